@@ -1,0 +1,88 @@
+"""What a caller can do about a failure decides its class.
+
+DairaError
+├── NotFound          nothing there, or not yours: the two are never told apart
+├── Unauthorized      say who you are
+├── Forbidden         known, but not allowed
+├── Conflict          the state does not allow it now
+│   └── NotReady      wait and ask again
+├── Invalid           change the request
+│   ├── TooLarge      send less
+│   └── Unsupported   send another type of file
+├── TooMany           slow down
+├── Unavailable       not the caller's fault: try again
+├── LeaseLost         (worker) somebody else may hold this job now: write nothing
+└── DocumentFault     (worker) this file can't be processed, however often it is tried
+"""
+
+from datetime import timedelta
+
+
+class DairaError(Exception):
+    code = "internal"
+    """The machine-readable name, as in the API's `code`."""
+
+
+class NotFound(DairaError):
+    code = "not_found"
+
+
+class Unauthorized(DairaError):
+    code = "unauthorized"
+
+
+class Forbidden(DairaError):
+    code = "forbidden"
+
+
+class Conflict(DairaError):
+    code = "conflict"
+
+
+class NotReady(Conflict):
+    code = "not_ready"
+
+    def __init__(self, message: str, *, retry_after: timedelta = timedelta(seconds=2)) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Invalid(DairaError):
+    code = "invalid"
+
+    def __init__(self, message: str, *, pointer: str | None = None) -> None:
+        super().__init__(message)
+        self.pointer = pointer
+        """JSON pointer (RFC 6901) to the faulty part of the request, when one part is to blame."""
+
+
+class TooLarge(Invalid):
+    code = "payload_too_large"
+
+
+class Unsupported(Invalid):
+    code = "unsupported_media_type"
+
+
+class TooMany(DairaError):
+    code = "too_many_requests"
+
+    def __init__(self, message: str, *, retry_after: timedelta) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Unavailable(DairaError):
+    code = "unavailable"
+
+
+class LeaseLost(DairaError):
+    code = "lease_lost"
+
+
+class DocumentFault(DairaError):
+    """`code` is one of the job error codes: encrypted, corrupt, empty, too_many_pages, too_large, unsupported…"""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code

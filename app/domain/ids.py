@@ -1,0 +1,35 @@
+"""Identifiers: tenants by name, everything else by a UUIDv7 that the server makes."""
+
+import os
+import re
+import time
+from typing import NewType
+from uuid import UUID
+
+from app.domain.errors import Invalid
+
+TenantId = NewType("TenantId", str)
+DocumentId = NewType("DocumentId", UUID)
+JobId = NewType("JobId", UUID)
+KeyId = NewType("KeyId", UUID)
+
+TENANT_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+"""Fits a URL, a blob key and a file name on every system, whatever its rules on case."""
+
+
+def tenant_id(text: str) -> TenantId:
+    """The tenant of that name; never trimmed or folded, so that two spellings are never one tenant."""
+    if not TENANT_PATTERN.fullmatch(text):
+        raise Invalid(
+            "a tenant's name has 1 to 63 lower-case letters, digits, - and _, and begins with a letter or digit"
+        )
+    return TenantId(text)
+
+
+def uuid7() -> UUID:
+    """RFC 9562, version 7: 48 bits of Unix milliseconds, then 74 random bits."""
+    milliseconds = time.time_ns() // 1_000_000
+    value = (milliseconds << 80) | int.from_bytes(os.urandom(10))
+    value = (value & ~(0xF << 76)) | (0x7 << 76)
+    value = (value & ~(0x3 << 62)) | (0x2 << 62)
+    return UUID(int=value)
