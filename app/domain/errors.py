@@ -81,7 +81,7 @@ class LeaseLost(DairaError):
 
 
 class DocumentFault(DairaError):
-    """`code` is one of the job error codes: encrypted, corrupt, empty, too_many_pages, too_large, unsupported…"""
+    """Its `code` is a job error code: encrypted, corrupt, empty, too_many_pages, too_large, unsupported, timeout."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -34,9 +34,7 @@ class OpenFile(Protocol):
 
 
 class Recognizer(Protocol):
-    def open(
-        self, path: Path, *, media_type: str, language: str, mode: Mode
-    ) -> AbstractAsyncContextManager[OpenFile]:
+    def open(self, path: Path, *, media_type: str, language: str, mode: Mode) -> AbstractAsyncContextManager[OpenFile]:
         """Open a file for reading; leaving the context frees the reader, and ends it if it is still at work.
 
         Cancelling the task that reads ends the work at once.

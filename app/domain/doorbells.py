@@ -1,0 +1,42 @@
+"""A doorbell says that a job may be due, and nothing else about it."""
+
+import json
+from dataclasses import dataclass
+from uuid import UUID
+
+from app.domain.errors import Invalid
+from app.domain.ids import JobId, TenantId, tenant_id
+
+MESSAGE_LIMIT = 1024
+"""Bytes; a genuine message has at most 150."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ring:
+    tenant_id: TenantId
+    job_id: JobId
+
+
+def parse_ring(message: bytes | str) -> Ring:
+    """Read a queue message; fields beyond the two are ignored. Raises Invalid for anything else."""
+    if len(message) > MESSAGE_LIMIT:
+        raise Invalid("a doorbell is at most 1 KiB")
+    try:
+        fields = json.loads(message)
+        tenant, job = fields["tenant_id"], fields["job_id"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise Invalid("a doorbell is a JSON object with job_id and tenant_id") from None
+    return ring(tenant, job)
+
+
+def ring(tenant: object, job: object) -> Ring:
+    if not isinstance(tenant, str) or not isinstance(job, str):
+        raise Invalid("a doorbell's job_id and tenant_id are strings")
+    try:
+        return Ring(tenant_id(tenant), JobId(UUID(job)))
+    except ValueError:
+        raise Invalid("a doorbell's job_id is a UUID") from None
+
+
+def ring_message(ring: Ring) -> str:
+    return json.dumps({"job_id": str(ring.job_id), "tenant_id": ring.tenant_id})

@@ -1,0 +1,63 @@
+"""API keys, `daira_<tenant>_<secret>`: the tenant is read from the key, the secret is looked up under its clamp."""
+
+import hashlib
+import secrets
+import string
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.domain.errors import Invalid, Unauthorized
+from app.domain.ids import KeyId, TenantId, tenant_id
+
+PREFIX = "daira_"
+ALPHABET = string.ascii_letters + string.digits
+SECRET_LENGTH = 43
+"""62 ** 43 is just above 2 ** 256: a plain SHA-256 of it can't be searched, so no slow hash is needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """What is stored: never the secret, only its SHA-256."""
+
+    id: KeyId
+    tenant_id: TenantId
+    name: str
+    secret_sha256: bytes
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+    def valid_at(self, now: datetime) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """What a caller presents."""
+
+    tenant_id: TenantId
+    secret_sha256: bytes
+
+
+def new_secret() -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(SECRET_LENGTH))
+
+
+def key_text(tenant: TenantId, secret: str) -> str:
+    return f"{PREFIX}{tenant}_{secret}"
+
+
+def digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def parse_key(text: str) -> Credential:
+    """Read a key; a tenant's name may hold `_`, a secret never does."""
+    tenant, separator, secret = text.removeprefix(PREFIX).rpartition("_")
+    if not text.startswith(PREFIX) or not separator or not (secret.isascii() and secret.isalnum()):
+        raise Unauthorized("the API key is not valid")
+    try:
+        return Credential(tenant_id=tenant_id(tenant), secret_sha256=digest(secret))
+    except Invalid:
+        raise Unauthorized("the API key is not valid") from None

@@ -1,0 +1,16 @@
+"""A lane is a queue and a number of slots: what keeps a core busy never waits behind what waits for others."""
+
+from enum import StrEnum
+
+
+class Lane(StrEnum):
+    OCR = "ocr"
+    """Bound by the processor."""
+    LLM = "llm"
+    """Bound by a model server."""
+    WEBHOOK = "webhook"
+    """Bound by the receivers."""
+
+
+LANE_OF_KIND = {"ocr": Lane.OCR}
+"""Every job kind that this version knows."""

@@ -1,0 +1,25 @@
+"""The blob port: the bytes of documents, one prefix for each tenant."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+CHUNK = 1 << 20
+"""Bytes handed on at a time."""
+
+
+class Blobs(Protocol):
+    async def put(self, key: str, chunks: AsyncIterator[bytes]) -> None:
+        """Store under `tenant/name`; readable all at once at the end, or not at all when `chunks` raises."""
+        ...
+
+    def get(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        """The bytes from `start` up to, not including, `end`. Raises NotFound."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Gone afterwards; no error when it was not there."""
+        ...
+
+    async def ping(self) -> None:
+        """Raises Unavailable when nothing can be stored."""
+        ...

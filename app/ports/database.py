@@ -1,0 +1,140 @@
+"""The store, behind one door: a transaction that is clamped to a tenant before its first statement."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Protocol
+
+from app.domain.documents import Cursor, Document, DocumentStatus
+from app.domain.ids import DocumentId, JobId, KeyId, TenantId
+from app.domain.jobs import Attempt, Job, JobState, NewJob
+from app.domain.keys import ApiKey
+from app.domain.leases import Settlement
+from app.domain.pages import Page
+from app.domain.tenants import Tenant, TenantState
+
+
+class Database(Protocol):
+    def begin(self, tenant_id: TenantId) -> AbstractAsyncContextManager["Tx"]:
+        """Open a transaction that sees and writes this tenant's rows alone; leaving commits, an exception rolls back.
+
+        A row of another tenant is as if it were not there. Raises Invalid for a malformed tenant and
+        Unavailable when the database can't be reached.
+        """
+        ...
+
+
+class Tx(Protocol):
+    tenant_id: TenantId
+    tenant: "TenantRow"
+    keys: "Keys"
+    documents: "Documents"
+    pages: "Pages"
+    jobs: "Jobs"
+
+
+class TenantRow(Protocol):
+    async def add(self) -> bool:
+        """Register the tenant; False when it is registered already."""
+        ...
+
+    async def get(self) -> Tenant | None: ...
+
+    async def set_state(self, state: TenantState) -> bool:
+        """False when there is no such tenant."""
+        ...
+
+
+class Keys(Protocol):
+    async def add(self, key: ApiKey) -> None: ...
+
+    async def with_secret(self, secret_sha256: bytes) -> ApiKey | None:
+        """The key, valid or not: whoever asks decides by its times."""
+        ...
+
+    async def all(self) -> list[ApiKey]: ...
+
+    async def revoke(self, key_id: KeyId) -> bool:
+        """False when there is no such key; revoking twice keeps the first time."""
+        ...
+
+    async def touch(self, key_id: KeyId) -> None:
+        """Note that the key was used just now."""
+        ...
+
+
+class Documents(Protocol):
+    async def add(self, document: Document) -> Document | None:
+        """Insert; None when this tenant has the same bytes already."""
+        ...
+
+    async def get(self, document_id: DocumentId) -> Document | None: ...
+
+    async def with_bytes(self, sha256: str) -> Document | None: ...
+
+    async def newest(
+        self,
+        *,
+        limit: int,
+        before: Cursor | None = None,
+        status: DocumentStatus | None = None,
+        filename: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+    ) -> list[Document]:
+        """Newest first; `before` is the last document of the previous page."""
+        ...
+
+    async def set_page_count(self, document_id: DocumentId, page_count: int) -> bool:
+        """Say that the text is there; False when the document is gone."""
+        ...
+
+    async def remove(self, document_id: DocumentId) -> bool:
+        """Delete with its pages, jobs and results; False when it is gone already."""
+        ...
+
+
+class Pages(Protocol):
+    async def replace(self, document_id: DocumentId, pages: Sequence[Page]) -> None:
+        """The document has exactly these pages from now on."""
+        ...
+
+    async def all(self, document_id: DocumentId) -> list[Page]:
+        """In order, without their words."""
+        ...
+
+    async def get(self, document_id: DocumentId, number: int) -> Page | None:
+        """With its words."""
+        ...
+
+
+class Jobs(Protocol):
+    async def add(self, job: NewJob) -> Job | None:
+        """Insert, queued; None when one of the same kind and dedup key is queued or claimed in this tenant."""
+        ...
+
+    async def get(self, job_id: JobId) -> Job | None: ...
+
+    async def newest(
+        self,
+        *,
+        document_ids: Sequence[DocumentId] | None = None,
+        state: JobState | None = None,
+        kind: str | None = None,
+        limit: int | None = None,
+        before: JobId | None = None,
+    ) -> list[Job]:
+        """Newest first."""
+        ...
+
+    async def attempts(self, job_id: JobId) -> list[Attempt]:
+        """Those that ended, oldest first."""
+        ...
+
+    async def cancel(self, job_id: JobId) -> Job | None:
+        """End a queued job, flag a claimed one, leave an ended one as it is; None when there is none."""
+        ...
+
+    async def settle(self, settlement: Settlement) -> bool:
+        """End an attempt inside this transaction, together with its results. False: the lease is lost."""
+        ...
