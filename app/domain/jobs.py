@@ -56,6 +56,10 @@ class JobError:
     message: str
 
 
+CANCELLED = JobError(code="cancelled", message="cancelled on request")
+WORKER_LOST = JobError(code="worker_lost", message="the worker stopped renewing its lease: killed or cut off")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     done: int

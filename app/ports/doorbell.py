@@ -35,6 +35,10 @@ class Doorbell(Protocol):
         """These need not be delivered again. Doing it twice, or late, is no error."""
         ...
 
+    async def stop_answering(self) -> None:
+        """Whoever waits in `answer` gets an empty list, now and from now on; ringing goes on."""
+        ...
+
     async def ping(self) -> None:
         """Raises Unavailable when the queue can't be reached."""
         ...

@@ -1,0 +1,163 @@
+"""Blobs as files, `root/tenant/name`: whole and on the disk, or not there."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, ParamSpec, TypeVar
+from uuid import uuid4
+
+from app.domain.blobs import parse_blob_key
+from app.domain.errors import NotFound, Unavailable
+from app.ports.blobs import CHUNK
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class FileBlobs:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def put(self, key: str, chunks: AsyncIterator[bytes]) -> None:
+        """A cancelled put leaves nothing, unless all bytes were on the disk and the blob was just being named."""
+        path = self._path(key)
+        # No key begins with a dot, so an unfinished file can't be read; what a crash leaves is known by its name.
+        part = path.with_name(f".{path.name}.{uuid4().hex}.part")
+        try:
+            await _write(part, chunks)
+            await _in_thread(_publish, part, path)
+        except BaseException:
+            await _in_thread(_discard, part)
+            raise
+
+    def get(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        return _read(self._path(key), start=start, end=end)
+
+    async def delete(self, key: str) -> None:
+        await _in_thread(_remove, self._path(key))
+
+    async def ping(self) -> None:
+        await _in_thread(_probe, self._root)
+
+    def _path(self, key: str) -> Path:
+        tenant, name = parse_blob_key(key)
+        return self._root / tenant / name
+
+
+async def _write(path: Path, chunks: AsyncIterator[bytes]) -> None:
+    files = ExitStack()
+    try:
+        file = await _in_thread(_create, files, path)
+        async for chunk in chunks:
+            await _in_thread(file.write, chunk)
+        await _in_thread(_sync, file)
+    finally:
+        await _in_thread(files.close)
+
+
+async def _read(path: Path, *, start: int, end: int | None) -> AsyncIterator[bytes]:
+    files = ExitStack()
+    position = start
+    try:
+        file = await _in_thread(_open, files, path, start)
+        while chunk := await _in_thread(file.read, _size(position, end)):
+            position += len(chunk)
+            yield chunk
+    finally:
+        await _in_thread(files.close)
+
+
+async def _in_thread(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    """Blocking work, always to its end: what cleans up after a cancel must not meet a thread still at work.
+
+    Raises Unavailable for an OSError.
+    """
+    running = asyncio.get_running_loop().run_in_executor(None, partial(call, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({running})
+        raise
+    except OSError as error:
+        raise Unavailable(f"the blob store failed: {error.strerror}") from error
+
+
+def _size(position: int, end: int | None) -> int:
+    return CHUNK if end is None else max(0, min(CHUNK, end - position))
+
+
+def _create(files: ExitStack, path: Path) -> BinaryIO:
+    _make_folder(path.parent)
+    return files.enter_context(open(path, "xb", opener=_private))
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
+
+
+def _open(files: ExitStack, path: Path, start: int) -> BinaryIO:
+    try:
+        file = files.enter_context(path.open("rb"))
+    except FileNotFoundError:
+        raise NotFound(f"there is no blob {path.parent.name}/{path.name}") from None
+    file.seek(start)
+    return file
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _publish(part: Path, path: Path) -> None:
+    part.replace(path)
+    _sync_folder(path.parent)
+
+
+def _discard(part: Path) -> None:
+    # There may be no folder either: no disk, no rights. The error that led here says so.
+    with suppress(OSError):
+        part.unlink()
+
+
+def _remove(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        path.unlink()
+        _sync_folder(path.parent)
+
+
+def _probe(root: Path) -> None:
+    probe = root / f".probe-{uuid4().hex}"
+    try:
+        with ExitStack() as files:
+            file = _create(files, probe)
+            file.write(b"probe")
+            _sync(file)
+        probe.unlink()
+    finally:
+        _discard(probe)
+
+
+def _make_folder(folder: Path) -> None:
+    """With its parents, and each named durably in its parent: a file is only as safe as the path to it."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,38 @@
+"""Blobs in memory, for development and tests."""
+
+from collections.abc import AsyncIterator
+
+from app.domain.blobs import parse_blob_key
+from app.domain.errors import NotFound
+from app.ports.blobs import CHUNK
+
+
+class MemoryBlobs:
+    def __init__(self) -> None:
+        self._blobs: dict[str, bytes] = {}
+
+    async def put(self, key: str, chunks: AsyncIterator[bytes]) -> None:
+        parse_blob_key(key)
+        received = bytearray()
+        async for chunk in chunks:
+            received += chunk
+        self._blobs[key] = bytes(received)
+
+    def get(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        parse_blob_key(key)
+        return self._read(key, start=start, end=end)
+
+    async def delete(self, key: str) -> None:
+        parse_blob_key(key)
+        self._blobs.pop(key, None)
+
+    async def ping(self) -> None:
+        """Always there."""
+
+    async def _read(self, key: str, *, start: int, end: int | None) -> AsyncIterator[bytes]:
+        blob = self._blobs.get(key)
+        if blob is None:
+            raise NotFound(f"there is no blob {key}")
+        stop = len(blob) if end is None else min(end, len(blob))
+        for position in range(start, stop, CHUNK):
+            yield blob[position : min(position + CHUNK, stop)]

@@ -1,0 +1,37 @@
+"""The clamped transaction on the memory store."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from app.adapters.memory.documents import MemoryDocuments
+from app.adapters.memory.jobs import MemoryJobs
+from app.adapters.memory.keys import MemoryKeys
+from app.adapters.memory.pages import MemoryPages
+from app.adapters.memory.store import MemoryStore, Session
+from app.adapters.memory.tenants import MemoryTenantRow
+from app.domain.ids import TenantId, tenant_id
+from app.ports.database import Documents, Jobs, Keys, Pages, TenantRow, Tx
+
+
+class MemoryTx:
+    def __init__(self, session: Session) -> None:
+        self.tenant_id = session.tenant_id
+        self.tenant: TenantRow = MemoryTenantRow(session)
+        self.keys: Keys = MemoryKeys(session)
+        self.documents: Documents = MemoryDocuments(session)
+        self.pages: Pages = MemoryPages(session)
+        self.jobs: Jobs = MemoryJobs(session)
+
+
+class MemoryDatabase:
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    @asynccontextmanager
+    async def begin(self, tenant: TenantId) -> AsyncIterator[Tx]:
+        async with AsyncExitStack() as stack:
+            session = Session(self._store, tenant_id(tenant), stack)
+            try:
+                yield MemoryTx(session)
+            finally:
+                session.close()

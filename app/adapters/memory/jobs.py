@@ -1,0 +1,81 @@
+"""Jobs in the memory store, as a transaction sees them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from app.adapters.memory import transitions
+from app.adapters.memory.store import Session, Tables
+from app.domain.errors import Conflict, NotFound
+from app.domain.ids import DocumentId, JobId
+from app.domain.jobs import Attempt, Job, JobState, NewJob
+from app.domain.leases import Settlement
+
+
+class MemoryJobs:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, job: NewJob) -> Job | None:
+        tables = await self._session.writing()
+        tables.require_tenant()
+        if job.document_id is not None and job.document_id not in tables.documents:
+            raise NotFound(f"there is no document {job.document_id}")
+        row = transitions.queued(job, tenant=self._session.tenant_id, now=self._session.now())
+        if _is_duplicate(tables, row.job):
+            return None
+        if job.id in tables.jobs:
+            raise Conflict(f"job {job.id} exists already")
+        tables.jobs[job.id] = row
+        return transitions.copied(row.job)
+
+    async def get(self, job_id: JobId) -> Job | None:
+        row = self._session.reading().jobs.get(job_id)
+        return None if row is None else transitions.copied(row.job)
+
+    async def newest(
+        self,
+        *,
+        document_ids: Sequence[DocumentId] | None = None,
+        state: JobState | None = None,
+        kind: str | None = None,
+        limit: int | None = None,
+        before: JobId | None = None,
+    ) -> list[Job]:
+        jobs = (row.job for row in self._session.reading().jobs.values())
+        found = [
+            transitions.copied(job)
+            for job in jobs
+            if (document_ids is None or job.document_id in document_ids)
+            and state in {None, job.state}
+            and kind in {None, job.kind}
+            and (before is None or job.id < before)
+        ]
+        return sorted(found, key=lambda job: job.id, reverse=True)[:limit]
+
+    async def attempts(self, job_id: JobId) -> list[Attempt]:
+        return list(self._session.reading().attempts.get(job_id, ()))
+
+    async def cancel(self, job_id: JobId) -> Job | None:
+        jobs = (await self._session.writing()).jobs
+        row = jobs.get(job_id)
+        if row is None:
+            return None
+        if row.job.state is JobState.QUEUED:
+            row = transitions.cancelled(row, now=self._session.now())
+        elif row.job.state is JobState.CLAIMED:
+            row = replace(row, job=replace(row.job, cancel_requested=True))
+        jobs[job_id] = row
+        return transitions.copied(row.job)
+
+    async def settle(self, settlement: Settlement) -> bool:
+        tables = await self._session.writing()
+        if settlement.lease.tenant_id != self._session.tenant_id:
+            return False
+        return transitions.settle(tables, settlement, now=self._session.now())
+
+
+def _is_duplicate(tables: Tables, job: Job) -> bool:
+    return job.dedup_key is not None and any(
+        not row.job.state.terminal and (row.job.kind, row.job.dedup_key) == (job.kind, job.dedup_key)
+        for row in tables.jobs.values()
+    )

@@ -1,0 +1,129 @@
+"""What the memory adapters share: the tables of each tenant, replaced as a whole when a transaction commits.
+
+For development and tests: everything is lost with the process, and all callers run on one event loop.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from app.domain.documents import Document
+from app.domain.errors import NotFound
+from app.domain.ids import DocumentId, JobId, KeyId, TenantId
+from app.domain.jobs import Attempt, Job
+from app.domain.keys import ApiKey
+from app.domain.pages import Page
+from app.domain.tenants import Tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """A job with the columns that are the sweeper's alone."""
+
+    job: Job
+    ring_after: datetime
+    rings: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Tables:
+    """One tenant's rows. Rows are never changed, only replaced, so a shallow copy is a snapshot."""
+
+    tenant: Tenant | None = None
+    keys: dict[KeyId, ApiKey] = field(default_factory=dict)
+    documents: dict[DocumentId, Document] = field(default_factory=dict)
+    pages: dict[DocumentId, tuple[Page, ...]] = field(default_factory=dict)
+    jobs: dict[JobId, JobRow] = field(default_factory=dict)
+    attempts: dict[JobId, tuple[Attempt, ...]] = field(default_factory=dict)
+
+    def copy(self) -> "Tables":
+        return Tables(
+            tenant=self.tenant,
+            keys=dict(self.keys),
+            documents=dict(self.documents),
+            pages=dict(self.pages),
+            jobs=dict(self.jobs),
+            attempts=dict(self.attempts),
+        )
+
+    def counts(self) -> dict[str, int]:
+        return {
+            "tenants": int(self.tenant is not None),
+            "api_keys": len(self.keys),
+            "documents": len(self.documents),
+            "pages": sum(len(pages) for pages in self.pages.values()),
+            "jobs": len(self.jobs),
+            "job_attempts": sum(len(attempts) for attempts in self.attempts.values()),
+        }
+
+    def require_tenant(self) -> None:
+        """What a foreign key to the tenants does in a database."""
+        if self.tenant is None:
+            raise NotFound("the tenant is not registered: create it first")
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class MemoryStore:
+    def __init__(self, clock: Callable[[], datetime] = utc_now) -> None:
+        self.now = clock
+        self._tables: dict[TenantId, Tables] = {}
+        self._locks: defaultdict[TenantId, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def tables(self, tenant: TenantId) -> Tables:
+        """What is committed, to be read only."""
+        return self._tables.get(tenant) or Tables()
+
+    def registered(self) -> list[TenantId]:
+        return sorted(self._tables)
+
+    @asynccontextmanager
+    async def writing(self, tenant: TenantId) -> AsyncIterator[Tables]:
+        """A copy for the only writer of the tenant; it replaces what is committed unless an exception comes first."""
+        async with self._locks[tenant]:
+            copy = self.tables(tenant).copy()
+            yield copy
+            if copy.tenant is not None:
+                self._tables[tenant] = copy
+
+
+class Session:
+    """One transaction: reads what is committed until its first write, and from then on its own copy.
+
+    Like read committed with a lock for writers: a reader never waits, and never sees what is not committed.
+    """
+
+    def __init__(self, store: MemoryStore, tenant: TenantId, stack: AsyncExitStack) -> None:
+        self.tenant_id = tenant
+        self.now = store.now
+        self._store = store
+        self._stack = stack
+        self._copy: Tables | None = None
+        self._closed = False
+
+    def reading(self) -> Tables:
+        self._check_open()
+        return self._copy or self._store.tables(self.tenant_id)
+
+    async def writing(self) -> Tables:
+        self._check_open()
+        if self._copy is None:
+            self._copy = await self._stack.enter_async_context(self._store.writing(self.tenant_id))
+        return self._copy
+
+    def check_owner(self, tenant: TenantId) -> None:
+        """What a row-level WITH CHECK does in a database: no row of another tenant is written here."""
+        if tenant != self.tenant_id:
+            raise ValueError("the row belongs to another tenant than the transaction")
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("the transaction is over: begin another")

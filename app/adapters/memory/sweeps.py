@@ -1,0 +1,104 @@
+"""The sweeper's view of the memory store: who has due work, and a pass over those tenants."""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from app.adapters.memory import transitions
+from app.adapters.memory.store import JobRow, MemoryStore, Tables
+from app.domain.doorbells import Ring
+from app.domain.ids import TenantId
+from app.domain.jobs import Job, JobState
+from app.domain.tenants import TenantState
+from app.ports.sweeps import Backlog, Swept
+
+
+class MemorySweeps:
+    def __init__(self, store: MemoryStore, *, jitter: Callable[[], float] = random.random) -> None:
+        self._store = store
+        self._jitter = jitter
+
+    async def tenants_with_due_work(self, *, limit: int, early: frozenset[str] | None = None) -> list[TenantId]:
+        now = self._store.now()
+        due = (tenant for tenant in self._store.registered() if _has_work(self._store.tables(tenant), now, early))
+        return list(due)[:limit]
+
+    async def tenants(self, *, after: TenantId | None, limit: int) -> list[TenantId]:
+        return [tenant for tenant in self._store.registered() if after is None or tenant > after][:limit]
+
+    async def sweep(
+        self, tenants: Sequence[TenantId], *, limit: int, early: frozenset[str] | None = None
+    ) -> list[Swept]:
+        swept: list[Swept] = []
+        for tenant in sorted(set(tenants) & set(self._store.registered())):
+            async with self._store.writing(tenant) as tables:
+                now = self._store.now()
+                # Found before the lost ones are queued again: those are rung already in this pass.
+                unheard = _unheard(tables, now, early)[:limit]
+                swept += [_expire(tables, row, now=now) for row in _lost(tables, now)]
+                swept += [self._ring_again(tables, row, now=now) for row in unheard]
+        return swept
+
+    async def backlog(self) -> list[Backlog]:
+        jobs: defaultdict[str, list[Job]] = defaultdict(list)
+        for tenant in self._store.registered():
+            for row in self._store.tables(tenant).jobs.values():
+                if not row.job.state.terminal:
+                    jobs[row.job.kind].append(row.job)
+        return [_backlog(kind, jobs[kind], now=self._store.now()) for kind in sorted(jobs)]
+
+    def _ring_again(self, tables: Tables, row: JobRow, *, now: datetime) -> Swept:
+        tables.jobs[row.job.id] = transitions.rung(row, now=now, jitter=self._jitter())
+        return _swept(row.job, expired=False, due=True)
+
+
+def _has_work(tables: Tables, now: datetime, early: frozenset[str] | None) -> bool:
+    return bool(_lost(tables, now) or _unheard(tables, now, early))
+
+
+def _lost(tables: Tables, now: datetime) -> list[JobRow]:
+    """Claimed, and the lease is over."""
+    return [row for row in tables.jobs.values() if _is_stuck(row.job, now)]
+
+
+def _unheard(tables: Tables, now: datetime, early: frozenset[str] | None) -> list[JobRow]:
+    """Due, and the last ring was long enough ago (early: of these kinds, whenever it was); the longest ago first."""
+    if tables.tenant is None or tables.tenant.state is not TenantState.ACTIVE:
+        return []
+    found = [
+        row
+        for row in tables.jobs.values()
+        if _is_due(row.job, now) and (row.ring_after <= now if early is None else row.job.kind in early)
+    ]
+    return sorted(found, key=lambda row: row.ring_after)
+
+
+def _expire(tables: Tables, row: JobRow, *, now: datetime) -> Swept:
+    after = transitions.expire(tables, row, now=now)
+    return _swept(after.job, expired=True, due=after.job.state is JobState.QUEUED)
+
+
+def _swept(job: Job, *, expired: bool, due: bool) -> Swept:
+    return Swept(ring=Ring(job.tenant_id, job.id), kind=job.kind, expired=expired, due=due)
+
+
+def _is_due(job: Job, now: datetime) -> bool:
+    return job.state is JobState.QUEUED and job.run_after <= now
+
+
+def _is_stuck(job: Job, now: datetime) -> bool:
+    return job.state is JobState.CLAIMED and job.lease_until is not None and job.lease_until < now
+
+
+def _backlog(kind: str, jobs: list[Job], *, now: datetime) -> Backlog:
+    due = [job for job in jobs if _is_due(job, now)]
+    stuck = sum(_is_stuck(job, now) for job in jobs)
+    return Backlog(
+        kind=kind,
+        due=len(due),
+        scheduled=sum(job.state is JobState.QUEUED for job in jobs) - len(due),
+        running=sum(job.state is JobState.CLAIMED for job in jobs) - stuck,
+        stuck=stuck,
+        oldest_due=max((now - job.run_after for job in due), default=timedelta()),
+    )

@@ -1,0 +1,28 @@
+"""The tenant's own row in the memory store."""
+
+from dataclasses import replace
+
+from app.adapters.memory.store import Session
+from app.domain.tenants import Tenant, TenantState
+
+
+class MemoryTenantRow:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self) -> bool:
+        tables = await self._session.writing()
+        if tables.tenant is not None:
+            return False
+        tables.tenant = Tenant(id=self._session.tenant_id, state=TenantState.ACTIVE, created_at=self._session.now())
+        return True
+
+    async def get(self) -> Tenant | None:
+        return self._session.reading().tenant
+
+    async def set_state(self, state: TenantState) -> bool:
+        tables = await self._session.writing()
+        if tables.tenant is None:
+            return False
+        tables.tenant = replace(tables.tenant, state=state)
+        return True

@@ -1,0 +1,185 @@
+"""From one job row to the next: what each event makes of it, decided without a store."""
+
+from copy import deepcopy
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from app.adapters.memory.store import JobRow, Tables
+from app.domain.ids import TenantId
+from app.domain.jobs import (
+    CANCELLED,
+    FIRST_RING_GRACE,
+    MAX_EXPIRIES,
+    RING_AGAIN,
+    RING_AGAIN_CAP,
+    WORKER_LOST,
+    Attempt,
+    AttemptOutcome,
+    Job,
+    JobError,
+    JobState,
+    NewJob,
+)
+from app.domain.leases import Lease, Settlement
+from app.domain.text import scrub, scrub_error, scrub_mapping
+
+PUT_OFF = timedelta(minutes=1)
+JITTER = 0.25
+"""The largest part by which a ring interval is stretched."""
+
+
+def queued(job: NewJob, *, tenant: TenantId, now: datetime) -> JobRow:
+    run_after = now + job.run_in
+    row = Job(
+        id=job.id,
+        tenant_id=tenant,
+        kind=scrub(job.kind),
+        state=JobState.QUEUED,
+        document_id=job.document_id,
+        payload=scrub_mapping(job.payload),
+        dedup_key=None if job.dedup_key is None else scrub(job.dedup_key),
+        priority=job.priority,
+        attempts=0,
+        failures=0,
+        expiries=0,
+        releases=0,
+        max_attempts=job.max_attempts,
+        cancel_requested=False,
+        progress=None,
+        error=None,
+        result=None,
+        traceparent=None if job.traceparent is None else scrub(job.traceparent),
+        run_after=run_after,
+        created_at=now,
+        claimed_by=None,
+        lease_until=None,
+        started_at=None,
+        finished_at=None,
+    )
+    return JobRow(job=row, ring_after=run_after + FIRST_RING_GRACE)
+
+
+def copied(job: Job) -> Job:
+    """For callers, who could change the payload."""
+    return replace(job, payload=deepcopy(job.payload))
+
+
+def claimed(row: JobRow, *, worker: str, lease: timedelta, now: datetime) -> JobRow:
+    job = replace(
+        row.job,
+        state=JobState.CLAIMED,
+        attempts=row.job.attempts + 1,
+        claimed_by=scrub(worker),
+        lease_until=now + lease,
+        started_at=now,
+        progress=None,
+    )
+    return replace(row, job=job, rings=0)
+
+
+def put_off(row: JobRow, *, now: datetime) -> JobRow:
+    run_after = now + PUT_OFF
+    return JobRow(job=replace(row.job, run_after=run_after), ring_after=run_after + FIRST_RING_GRACE)
+
+
+def cancelled(row: JobRow, *, now: datetime) -> JobRow:
+    job = replace(row.job, state=JobState.CANCELLED, cancel_requested=True, error=CANCELLED, finished_at=now)
+    return replace(row, job=job)
+
+
+def holds(row: JobRow | None, lease: Lease) -> bool:
+    """The fence."""
+    return row is not None and row.job.state is JobState.CLAIMED and row.job.attempts == lease.attempt
+
+
+def settle(tables: Tables, settlement: Settlement, *, now: datetime) -> bool:
+    """End an attempt; False where the lease is lost and nothing was written."""
+    lease = settlement.lease
+    row = tables.jobs.get(lease.job_id)
+    if row is None or not holds(row, lease):
+        return False
+    tables.jobs[lease.job_id] = after = _settled(row, settlement, now=now)
+    outcome = AttemptOutcome.CANCELLED if after.job.state is JobState.CANCELLED else settlement.outcome
+    note_attempt(tables, row.job, outcome=outcome, error=settlement.error, now=now)
+    return True
+
+
+def expire(tables: Tables, row: JobRow, *, now: datetime) -> JobRow:
+    """End an attempt whose lease ran out."""
+    tables.jobs[row.job.id] = after = _expired(row, now=now)
+    note_attempt(tables, row.job, outcome=AttemptOutcome.EXPIRED, error=WORKER_LOST, now=now)
+    return after
+
+
+def rung(row: JobRow, *, now: datetime, jitter: float) -> JobRow:
+    """Put off the next ring; `jitter` is in 0..1."""
+    interval = min(RING_AGAIN_CAP, RING_AGAIN * (1 << min(row.rings, 10)))
+    return replace(row, ring_after=now + interval * (1 + JITTER * jitter), rings=row.rings + 1)
+
+
+def note_attempt(tables: Tables, job: Job, *, outcome: AttemptOutcome, error: JobError | None, now: datetime) -> None:
+    """Add to the history; `job` is the row as it was claimed."""
+    assert job.claimed_by is not None
+    assert job.started_at is not None
+    attempt = Attempt(
+        job_id=job.id,
+        attempt=job.attempts,
+        worker=job.claimed_by,
+        started_at=job.started_at,
+        finished_at=now,
+        outcome=outcome,
+        error=scrub_error(error),
+    )
+    tables.attempts[job.id] = (*tables.attempts.get(job.id, ()), attempt)
+
+
+def _settled(row: JobRow, settlement: Settlement, *, now: datetime) -> JobRow:
+    state = _final_state(row.job, settlement)
+    job = replace(
+        row.job,
+        state=state,
+        failures=row.job.failures + settlement.failures,
+        releases=row.job.releases + settlement.releases,
+        error=_final_error(row.job, settlement, state=state),
+        claimed_by=None,
+        lease_until=None,
+    )
+    if state is JobState.QUEUED:
+        return _again(job, run_after=now + settlement.delay, grace=FIRST_RING_GRACE)
+    return replace(row, job=replace(job, finished_at=now))
+
+
+def _final_state(job: Job, settlement: Settlement) -> JobState:
+    if job.cancel_requested and settlement.state is not JobState.DONE:
+        return JobState.CANCELLED
+    return settlement.state
+
+
+def _final_error(job: Job, settlement: Settlement, *, state: JobState) -> JobError | None:
+    if state is JobState.DONE:
+        return None
+    if state is JobState.CANCELLED:
+        return CANCELLED
+    return scrub_error(settlement.error) or job.error
+
+
+def _expired(row: JobRow, *, now: datetime) -> JobRow:
+    job = replace(
+        row.job,
+        expiries=row.job.expiries + 1,
+        error=CANCELLED if row.job.cancel_requested else WORKER_LOST,
+        claimed_by=None,
+        lease_until=None,
+        progress=None,
+    )
+    if job.cancel_requested:
+        return replace(row, job=replace(job, state=JobState.CANCELLED, finished_at=now))
+    if job.expiries >= MAX_EXPIRIES:
+        return replace(row, job=replace(job, state=JobState.FAILED, finished_at=now))
+    # The caller rings it now, so the sweeper's first interval has begun.
+    return _again(job, run_after=now, grace=RING_AGAIN)
+
+
+def _again(job: Job, *, run_after: datetime, grace: timedelta) -> JobRow:
+    back = replace(job, state=JobState.QUEUED, progress=None, run_after=run_after)
+    return JobRow(job=back, ring_after=run_after + grace)

@@ -1,0 +1,115 @@
+"""The child process: opens a file when told to, reads a page when told to, and may die of either.
+
+Everything that touches a user's bytes runs here. One request at a time; the answer to a request is `fault` (the
+file is to blame), `error` (we are) or what was asked for.
+"""
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import BinaryIO
+
+from app.adapters.ocr import wire
+from app.adapters.ocr.confinement import allow_cpu, confine
+from app.adapters.ocr.image import ImageFile
+from app.adapters.ocr.pdf import PdfFile
+from app.adapters.ocr.tesseract import Tesseract
+from app.domain.errors import DocumentFault
+from app.ports.ocr import Mode
+
+PDF = "application/pdf"
+
+
+class Desk:
+    """The one file that is open, and what it takes to read it."""
+
+    def __init__(self, *, engine: Tesseract, dpi: int, max_pages: int) -> None:
+        self._engine = engine
+        self._dpi = dpi
+        self._max_pages = max_pages
+        self._file: PdfFile | ImageFile | None = None
+
+    def answer(self, request: wire.Message) -> wire.Message:
+        match request["do"]:
+            case "open":
+                return self._open(Path(request["path"]), pdf=request["pdf"], language=request["language"])
+            case "page":
+                return self._page(request["number"], mode=Mode(request["mode"]))
+            case _:
+                self._close()
+                return {}
+
+    def _open(self, path: Path, *, pdf: bool, language: str) -> wire.Message:
+        self._close()
+        if path.stat().st_size == 0:
+            raise DocumentFault("empty", "The file is empty: nothing to read.")
+        file: PdfFile | ImageFile
+        if pdf:
+            file = PdfFile(path, engine=self._engine, language=language, dpi=self._dpi)
+        else:
+            file = ImageFile(path, engine=self._engine, language=language, max_pages=self._max_pages)
+        if file.page_count > self._max_pages:
+            file.close()
+            raise DocumentFault(
+                "too_many_pages", f"A file may have {self._max_pages} pages: split it and upload the parts."
+            )
+        self._file = file
+        return {"page_count": file.page_count}
+
+    def _page(self, number: int, *, mode: Mode) -> wire.Message:
+        if self._file is None:
+            raise RuntimeError("No file is open")
+        return {"page": wire.packed(self._file.read(number, mode=mode))}
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def main() -> None:
+    requests, answers = _private_pipes()
+    setup = json.loads(sys.argv[1])
+    confine(parent=setup["parent"], memory_bytes=setup["memory_bytes"])
+    engine = Tesseract(tessdata=Path(setup["tessdata"]))
+    for language in setup["warm"]:
+        engine.load(language)
+    desk = Desk(engine=engine, dpi=setup["dpi"], max_pages=setup["max_pages"])
+    _send(answers, {"ready": True})
+    while (request := wire.read(requests)) is not None:
+        allow_cpu(setup["cpu_seconds"])
+        _send(answers, _guarded(desk, request))
+
+
+def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Our own copies of stdin and stdout: C libraries print to the latter, which now is stderr."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+def _send(answers: BinaryIO, message: wire.Message) -> None:
+    answers.write(wire.framed(message))
+    answers.flush()
+
+
+def _guarded(desk: Desk, request: wire.Message) -> wire.Message:
+    try:
+        return desk.answer(request)
+    except DocumentFault as fault:
+        return {"fault": fault.code, "message": str(fault)}
+    except MemoryError:
+        return {"fault": "too_large", "message": "A page takes too much memory: scale it down or split the file."}
+    except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, the parent must hear of it
+        # Where, not what: the message of an unforeseen exception may quote the document.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return {"error": f"{type(error).__name__} in {Path(last.filename).name}:{last.lineno} ({last.name})"}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""A picture of a page, read: levelled, recognised, and its words put where they lie on the picture."""
+
+from dataclasses import replace
+
+from PIL import Image
+
+from app.adapters.ocr.deskew import tilt
+from app.adapters.ocr.geometry import MAX_PIXELS, MAX_SIDE, clipped, scaled, turned_back
+from app.adapters.ocr.tesseract import Found, Tesseract, as_text
+from app.domain.pages import Page, Source, Word
+
+_WHITE = 255
+
+
+def read_scan(
+    engine: Tesseract,
+    image: Image.Image,
+    *,
+    number: int,
+    size: tuple[float, float],
+    rotation: int,
+    language: str,
+    dpi: int,
+) -> Page:
+    """The page of `size` points that the grey `image` shows."""
+    found = _recognised(engine, image, language=language, dpi=dpi)
+    width, height = size
+    x, y = width / image.width, height / image.height
+    return Page(
+        number=number,
+        text=as_text(found),
+        source=Source.OCR,
+        confidence=round(sum(word.confidence for word in found) / len(found), 4) if found else None,
+        width=round(width, 2),
+        height=round(height, 2),
+        rotation=rotation,
+        language=language,
+        words=tuple(
+            Word(
+                text=word.text,
+                box=clipped(scaled(word.box, x=x, y=y), width=width, height=height),
+                confidence=word.confidence,
+            )
+            for word in found
+        ),
+    )
+
+
+def _recognised(engine: Tesseract, image: Image.Image, *, language: str, dpi: int) -> list[Found]:
+    degrees = tilt(image)
+    level = _levelled(image, degrees) if degrees else image
+    found = engine.words(level, language=language, dpi=dpi)
+    if level is image:
+        return found
+    return [
+        replace(word, box=turned_back(word.box, degrees=degrees, size=level.size, original=image.size))
+        for word in found
+    ]
+
+
+def _levelled(image: Image.Image, degrees: float) -> Image.Image:
+    level = image.rotate(degrees, resample=Image.Resampling.BICUBIC, expand=True, fillcolor=_WHITE)
+    fits = max(level.size) <= MAX_SIDE and level.width * level.height <= MAX_PIXELS * 2
+    return level if fits else image

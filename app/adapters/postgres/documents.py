@@ -1,0 +1,112 @@
+"""Documents, and the listing that pages through them."""
+
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Row, and_, delete, func, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.adapters.postgres.faults import known_faults
+from app.adapters.postgres.tables import documents, jobs
+from app.domain.documents import Cursor, Document, DocumentStatus
+from app.domain.ids import DocumentId, TenantId
+from app.domain.jobs import JobState
+
+
+class PostgresDocuments:
+    def __init__(self, connection: AsyncConnection, tenant_id: TenantId) -> None:
+        self._connection = connection
+        self._tenant_id = tenant_id
+
+    async def add(self, document: Document) -> Document | None:
+        statement = (
+            insert(documents)
+            .values(
+                tenant_id=self._tenant_id,
+                id=document.id,
+                filename=document.filename,
+                media_type=document.media_type,
+                size=document.size,
+                sha256=document.sha256,
+                language=document.language,
+                metadata=dict(document.metadata),
+                created_at=document.created_at,
+            )
+            .on_conflict_do_nothing(constraint="documents_bytes_key")
+            .returning(documents)
+        )
+        with known_faults():
+            row = (await self._connection.execute(statement)).one_or_none()
+        return _document(row) if row else None
+
+    async def get(self, document_id: DocumentId) -> Document | None:
+        return await self._one(documents.c.id == document_id)
+
+    async def with_bytes(self, sha256: str) -> Document | None:
+        return await self._one(documents.c.sha256 == sha256)
+
+    async def newest(
+        self,
+        *,
+        limit: int,
+        before: Cursor | None = None,
+        status: DocumentStatus | None = None,
+        filename: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+    ) -> list[Document]:
+        c = documents.c
+        wanted = [c.tenant_id == self._tenant_id]
+        if before is not None:
+            wanted.append(tuple_(c.created_at, c.id) < (before.created_at, before.id))
+        if status is not None:
+            wanted.append(_has_status(status))
+        if filename is not None:
+            wanted.append(func.lower(c.filename).contains(filename.lower(), autoescape=True))
+        if created_after is not None:
+            wanted.append(c.created_at > created_after)
+        if created_before is not None:
+            wanted.append(c.created_at < created_before)
+        statement = select(documents).where(and_(*wanted)).order_by(c.created_at.desc(), c.id.desc()).limit(limit)
+        return [_document(row) for row in await self._connection.execute(statement)]
+
+    async def set_page_count(self, document_id: DocumentId, page_count: int) -> bool:
+        statement = update(documents).where(self._own(document_id)).values(page_count=page_count)
+        return (await self._connection.execute(statement)).rowcount == 1
+
+    async def remove(self, document_id: DocumentId) -> bool:
+        statement = delete(documents).where(self._own(document_id))
+        return (await self._connection.execute(statement)).rowcount == 1
+
+    async def _one(self, condition: ColumnElement[bool]) -> Document | None:
+        statement = select(documents).where(documents.c.tenant_id == self._tenant_id, condition)
+        row = (await self._connection.execute(statement)).one_or_none()
+        return _document(row) if row else None
+
+    def _own(self, document_id: DocumentId) -> ColumnElement[bool]:
+        return and_(documents.c.tenant_id == self._tenant_id, documents.c.id == document_id)
+
+
+def _has_status(status: DocumentStatus) -> ColumnElement[bool]:
+    """`domain.documents.status`, as a condition."""
+    ready = documents.c.page_count.is_not(None)
+    live = (
+        select(jobs.c.id)
+        .where(
+            jobs.c.tenant_id == documents.c.tenant_id,
+            jobs.c.document_id == documents.c.id,
+            jobs.c.state.in_([JobState.QUEUED, JobState.CLAIMED]),
+        )
+        .exists()
+    )
+    match status:
+        case DocumentStatus.READY:
+            return ready
+        case DocumentStatus.PROCESSING:
+            return and_(~ready, live)
+        case DocumentStatus.FAILED:
+            return and_(~ready, ~live)
+
+
+def _document(row: Row[tuple[object, ...]]) -> Document:
+    return Document(**row._asdict())

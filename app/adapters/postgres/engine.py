@@ -1,0 +1,124 @@
+"""The pool. Nothing else in the program opens a connection to Postgres."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+import asyncpg
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from app.domain.errors import Unavailable
+
+OUT_OF_REACH = (
+    OSError,
+    TimeoutError,
+    PoolTimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+)
+"""Errors that say nothing of the statement: the server is away, or too busy for one more."""
+
+
+class Engine:
+    """Connections of one purpose (web, claims, handlers…), so that none can starve another."""
+
+    def __init__(self, url: str, *, pool_size: int, name: str, pool_timeout: float = 10) -> None:
+        self._engine = create_async_engine(
+            _driver_url(url),
+            # A pool of 0 means a connection for each use: commands that come and go.
+            **({"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout} if pool_size else {}),
+            **({} if pool_size else {"poolclass": NullPool}),
+            # An error's text may reach a log: without the parameters, which may hold a document's text.
+            hide_parameters=True,
+            connect_args={
+                "timeout": 10,
+                "command_timeout": 60,
+                "server_settings": {"application_name": f"daira-{name}"},
+            },
+        )
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that leaving commits. Only `Database.begin` and the checks of the guard ask for one."""
+        with reachable():
+            async with self._engine.connect() as connection, connection.begin():
+                yield connection
+
+    async def call(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
+        """One statement, one round trip, one commit: the functions of the hot path and the doorbells."""
+        with reachable():
+            async with self._engine.connect() as connection:
+                raw = await connection.get_raw_connection()
+                driver = raw.driver_connection
+                assert driver is not None
+                rows: list[asyncpg.Record] = await driver.fetch(statement, *arguments)
+                return rows
+
+    def checked_out(self) -> int:
+        pool = self._engine.pool
+        return int(pool.checkedout()) if hasattr(pool, "checkedout") else 0
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+
+async def listen(url: str, channel: str, heard: asyncio.Event) -> asyncpg.Connection:
+    """A connection of its own that sets `heard` at each notification. The caller closes it."""
+    with reachable():
+        connection = await asyncpg.connect(
+            _plain_url(url), timeout=10, server_settings={"application_name": "daira-listen"}
+        )
+        await connection.add_listener(channel, lambda *_: heard.set())
+        return connection
+
+
+@asynccontextmanager
+async def administer(url: str, *, database: str | None = None) -> AsyncIterator[asyncpg.Connection]:
+    """A connection for `daira db init` and for tests: statements commit one by one."""
+    with reachable():
+        connection = await asyncpg.connect(_plain_url(url), timeout=10, **({"database": database} if database else {}))
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+class reachable:  # noqa: N801 - reads as a statement: with reachable()
+    """Turns every way of not reaching the server into Unavailable."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, DBAPIError) and (error.connection_invalidated or _out_of_reach(error.orig)):
+            raise Unavailable("the database can't be reached") from error
+        if isinstance(error, OUT_OF_REACH):
+            raise Unavailable("the database can't be reached") from error
+
+
+def _out_of_reach(error: BaseException | None) -> bool:
+    """SQLAlchemy wraps the driver's error twice; the original is the cause."""
+    while error is not None:
+        if isinstance(error, OUT_OF_REACH):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _plain_url(url: str) -> str:
+    return url.replace("postgresql+asyncpg://", "postgresql://", 1).replace("postgres://", "postgresql://", 1)
+
+
+def _driver_url(url: str) -> str:
+    return _plain_url(url).replace("postgresql://", "postgresql+asyncpg://", 1)

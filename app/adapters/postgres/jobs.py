@@ -1,0 +1,173 @@
+"""Jobs inside a clamped transaction: enqueue, read, cancel, and settle together with results."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import ColumnElement, Row, and_, case, func, literal, select, text, update
+from sqlalchemy.dialects.postgresql import INTERVAL, insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.adapters.postgres.faults import known_faults
+from app.adapters.postgres.leases import SETTLE, settle_arguments
+from app.adapters.postgres.tables import job_attempts, jobs, results
+from app.domain.ids import DocumentId, JobId, TenantId
+from app.domain.jobs import (
+    CANCELLED,
+    FIRST_RING_GRACE,
+    Attempt,
+    AttemptOutcome,
+    Job,
+    JobError,
+    JobState,
+    NewJob,
+    Progress,
+)
+from app.domain.leases import Settlement
+
+LIVE = text("dedup_key is not null and state in ('queued', 'claimed')")
+
+
+class PostgresJobs:
+    def __init__(self, connection: AsyncConnection, tenant_id: TenantId) -> None:
+        self._connection = connection
+        self._tenant_id = tenant_id
+
+    async def add(self, job: NewJob) -> Job | None:
+        run_after = func.now() + literal(job.run_in, INTERVAL)
+        statement = (
+            insert(jobs)
+            .values(
+                tenant_id=self._tenant_id,
+                id=job.id,
+                kind=job.kind,
+                document_id=job.document_id,
+                dedup_key=job.dedup_key,
+                priority=job.priority,
+                payload=dict(job.payload),
+                run_after=run_after,
+                ring_after=run_after + literal(FIRST_RING_GRACE, INTERVAL),
+                max_attempts=job.max_attempts,
+                traceparent=job.traceparent,
+            )
+            .on_conflict_do_nothing(index_elements=["tenant_id", "kind", "dedup_key"], index_where=LIVE)
+            .returning(jobs)
+        )
+        with known_faults():
+            row = (await self._connection.execute(statement)).one_or_none()
+        return _job(row, result=None) if row else None
+
+    async def get(self, job_id: JobId) -> Job | None:
+        found = await self._select(jobs.c.id == job_id, limit=1)
+        return found[0] if found else None
+
+    async def newest(
+        self,
+        *,
+        document_ids: Sequence[DocumentId] | None = None,
+        state: JobState | None = None,
+        kind: str | None = None,
+        limit: int | None = None,
+        before: JobId | None = None,
+    ) -> list[Job]:
+        wanted: list[ColumnElement[bool]] = []
+        if document_ids is not None:
+            wanted.append(jobs.c.document_id.in_(document_ids))
+        if state is not None:
+            wanted.append(jobs.c.state == state)
+        if kind is not None:
+            wanted.append(jobs.c.kind == kind)
+        if before is not None:
+            wanted.append(jobs.c.id < before)
+        return await self._select(*wanted, limit=limit)
+
+    async def attempts(self, job_id: JobId) -> list[Attempt]:
+        c = job_attempts.c
+        statement = select(job_attempts).where(c.tenant_id == self._tenant_id, c.job_id == job_id).order_by(c.attempt)
+        return [_attempt(row) for row in await self._connection.execute(statement)]
+
+    async def cancel(self, job_id: JobId) -> Job | None:
+        queued = jobs.c.state == JobState.QUEUED
+        statement = (
+            update(jobs)
+            .where(self._own(job_id), jobs.c.state.in_([JobState.QUEUED, JobState.CLAIMED]))
+            .values(
+                cancel_requested=True,
+                state=case((queued, literal(JobState.CANCELLED.value)), else_=jobs.c.state),
+                finished_at=case((queued, func.now()), else_=None),
+                last_error=case(
+                    (queued, literal(error_json(CANCELLED), jobs.c.last_error.type)), else_=jobs.c.last_error
+                ),
+            )
+        )
+        await self._connection.execute(statement)
+        return await self.get(job_id)
+
+    async def settle(self, settlement: Settlement) -> bool:
+        raw = await self._connection.get_raw_connection()
+        # The adapted connection begins SQLAlchemy's transaction only at its own first statement: the clamp was it.
+        assert raw.driver_connection is not None
+        rows = await raw.driver_connection.fetch(SETTLE, *settle_arguments([settlement]))
+        return bool(rows[0]["held"])
+
+    async def _select(self, *wanted: ColumnElement[bool], limit: int | None) -> list[Job]:
+        of_job = and_(results.c.tenant_id == jobs.c.tenant_id, results.c.job_id == jobs.c.id)
+        statement = (
+            select(jobs, results.c.data)
+            .select_from(jobs.outerjoin(results, of_job))
+            .where(jobs.c.tenant_id == self._tenant_id, *wanted)
+            # Ids are UUIDv7: their order is that of creation.
+            .order_by(jobs.c.id.desc())
+            .limit(limit)
+        )
+        return [_job(row, result=row.data) for row in await self._connection.execute(statement)]
+
+    def _own(self, job_id: JobId) -> ColumnElement[bool]:
+        return and_(jobs.c.tenant_id == self._tenant_id, jobs.c.id == job_id)
+
+
+def error_json(error: JobError) -> dict[str, str]:
+    return {"code": error.code, "message": error.message}
+
+
+def _job(row: Row[tuple[object, ...]], *, result: object) -> Job:
+    return Job(
+        id=row.id,
+        tenant_id=row.tenant_id,
+        kind=row.kind,
+        state=JobState(row.state),
+        document_id=row.document_id,
+        payload=row.payload,
+        dedup_key=row.dedup_key,
+        priority=row.priority,
+        attempts=row.attempts,
+        failures=row.failures,
+        expiries=row.expiries,
+        releases=row.releases,
+        max_attempts=row.max_attempts,
+        cancel_requested=row.cancel_requested,
+        progress=Progress(**row.progress) if row.progress else None,
+        error=_error(row.last_error),
+        result=result,
+        traceparent=row.traceparent,
+        run_after=row.run_after,
+        created_at=row.created_at,
+        claimed_by=row.claimed_by,
+        lease_until=row.lease_until,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )
+
+
+def _attempt(row: Row[tuple[object, ...]]) -> Attempt:
+    return Attempt(
+        job_id=row.job_id,
+        attempt=row.attempt,
+        worker=row.worker,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        outcome=AttemptOutcome(row.outcome),
+        error=_error(row.error),
+    )
+
+
+def _error(stored: Mapping[str, str] | None) -> JobError | None:
+    return JobError(code=stored["code"], message=stored["message"]) if stored else None

@@ -1,0 +1,101 @@
+"""Claim, beat and settle: one function call each, whatever the number of jobs and tenants."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+
+import asyncpg
+
+from app.adapters.postgres.engine import Engine
+from app.domain.doorbells import Ring
+from app.domain.ids import JobId, TenantId
+from app.domain.jobs import JobError, Progress
+from app.domain.leases import Beat, Claim, ClaimedJob, ClaimOutcome, Lease, Pulse, Settlement
+from app.domain.text import scrub
+
+CLAIM = "select * from daira.claim($1, $2, $3, $4, $5)"
+BEAT = "select * from daira.beat($1, $2, $3, $4::text[]::jsonb[], $5)"
+SETTLE = "select * from daira.settle($1, $2, $3, $4, $5, $6::text[]::jsonb[], $7, $8, $9)"
+
+
+class PostgresLeases:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def claim(
+        self, rings: Sequence[Ring], *, worker: str, lease: timedelta, kinds: frozenset[str]
+    ) -> list[Claim]:
+        tenants = [ring.tenant_id for ring in rings]
+        jobs = [ring.job_id for ring in rings]
+        return [_claim(row) for row in await self._engine.call(CLAIM, tenants, jobs, worker, lease, sorted(kinds))]
+
+    async def beat(self, pulses: Sequence[Pulse], *, lease: timedelta) -> list[Beat]:
+        progress = [_progress(pulse.progress) for pulse in pulses]
+        rows = await self._engine.call(BEAT, *_fences([pulse.lease for pulse in pulses]), progress, lease)
+        return [
+            Beat(lease=_lease(row, "attempt"), held=row["held"], cancel_requested=row["cancel_requested"])
+            for row in rows
+        ]
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+        rows = await self._engine.call(SETTLE, *settle_arguments(settlements))
+        held = {_lease(row, "attempt"): bool(row["held"]) for row in rows}
+        return [held[settlement.lease] for settlement in settlements]
+
+
+def settle_arguments(settlements: Sequence[Settlement]) -> tuple[object, ...]:
+    """The arguments of SETTLE, also for one settlement inside a transaction with its results."""
+    return (
+        *_fences([s.lease for s in settlements]),
+        [s.state for s in settlements],
+        [s.outcome for s in settlements],
+        [_error(s.error) for s in settlements],
+        [s.delay for s in settlements],
+        [s.failures for s in settlements],
+        [s.releases for s in settlements],
+    )
+
+
+def _fences(leases: Sequence[Lease]) -> tuple[list[TenantId], list[JobId], list[int]]:
+    return (
+        [lease.tenant_id for lease in leases],
+        [lease.job_id for lease in leases],
+        [lease.attempt for lease in leases],
+    )
+
+
+def _claim(row: asyncpg.Record) -> Claim:
+    ring = Ring(row["tenant_id"], row["job_id"])
+    outcome = ClaimOutcome(row["outcome"])
+    return Claim(ring=ring, outcome=outcome, job=_claimed(row) if outcome is ClaimOutcome.CLAIMED else None)
+
+
+def _claimed(row: asyncpg.Record) -> ClaimedJob:
+    return ClaimedJob(
+        lease=_lease(row, "attempts"),
+        kind=row["kind"],
+        document_id=row["document_id"],
+        payload=row["payload"],
+        failures=row["failures"],
+        max_attempts=row["max_attempts"],
+        traceparent=row["traceparent"],
+        waited=row["waited"],
+    )
+
+
+def _lease(row: asyncpg.Record, attempt: str) -> Lease:
+    return Lease(tenant_id=row["tenant_id"], job_id=row["job_id"], attempt=row[attempt])
+
+
+def _progress(progress: Progress | None) -> str | None:
+    return json.dumps(asdict(progress)) if progress else None
+
+
+def _error(error: JobError | None) -> str | None:
+    """Whatever a handler raised is storable: no NUL, no lone surrogate, no megabyte of traceback."""
+    return json.dumps({"code": error.code, "message": scrub(error.message)[:ERROR_LIMIT]}) if error else None
+
+
+ERROR_LIMIT = 2000
+"""Characters kept of an error's text."""

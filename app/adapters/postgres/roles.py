@@ -1,0 +1,77 @@
+"""The roles, made once by an administrator. Who may do what with the tables is said by the migrations.
+
+daira_owner  owns the schema and migrates it; forced row-level security binds it too
+daira_app    what web and worker log in as: no owner, no superuser, no BYPASSRLS, no memberships
+daira_scout  owns the two functions that see more than one tenant; can't log in
+"""
+
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from app.adapters.postgres.engine import administer
+from app.domain.errors import Invalid
+
+OWNER, APP, SCOUT = "daira_owner", "daira_app", "daira_scout"
+
+PLAIN = "nosuperuser nobypassrls nocreatedb nocreaterole noreplication noinherit"
+INHERIT_OPTIONS_SINCE = 16
+
+TIMEOUTS = """
+alter role daira_app set statement_timeout = '30s';
+alter role daira_app set idle_in_transaction_session_timeout = '30s';
+alter role daira_app set search_path = daira, public;
+alter role daira_owner set search_path = daira, public;
+"""
+# A migration that touches tenants' rows without a clamp would change none and say nothing: this makes it an error.
+FAIL_LOUDLY = "alter role daira_owner set row_security = off"
+
+
+async def make_roles(admin_url: str, *, owner_url: str, app_url: str) -> None:
+    """Create roles, database and schema, or bring them in line; passwords are those in the two URLs.
+
+    Raises Invalid where a URL names another role than the one it is for, or another database.
+    """
+    database = _database(owner_url, OWNER)
+    if _database(app_url, APP) != database:
+        raise Invalid("DAIRA_DATABASE_URL and DAIRA_MIGRATION_DATABASE_URL name different databases")
+    async with administer(admin_url) as admin:
+        await _role(admin, OWNER, login=True, password=urlsplit(owner_url).password)
+        await _role(admin, APP, login=True, password=urlsplit(app_url).password)
+        await _role(admin, SCOUT, login=False, password=None)
+        await admin.execute(TIMEOUTS + FAIL_LOUDLY)
+        await admin.execute(_membership(admin))
+        if not await admin.fetchval("select true from pg_database where datname = $1", database):
+            await admin.execute(f"create database {_quoted(database)} owner {OWNER}")
+        await admin.execute(f"revoke all on database {_quoted(database)} from public")
+        await admin.execute(f"grant connect on database {_quoted(database)} to {APP}")
+    async with administer(admin_url, database=database) as admin:
+        await admin.execute(f"create schema if not exists daira authorization {OWNER}")
+        await admin.execute("revoke create on schema public from public")
+
+
+async def _role(admin: asyncpg.Connection, name: str, *, login: bool, password: str | None) -> None:
+    exists = await admin.fetchval("select true from pg_roles where rolname = $1", name)
+    verb = "alter" if exists else "create"
+    await admin.execute(f"{verb} role {name} {'login' if login else 'nologin'} {PLAIN}")
+    if password:
+        # A utility statement takes no parameters; the server quotes the literal for us.
+        literal = await admin.fetchval("select quote_literal($1::text)", password)
+        await admin.execute(f"alter role {name} password {literal}")
+
+
+def _membership(admin: asyncpg.Connection) -> str:
+    """The owner hands the two functions over to the scout, and must be able to become it for that."""
+    options = " with inherit false, set true" if admin.get_server_version().major >= INHERIT_OPTIONS_SINCE else ""
+    return f"grant {SCOUT} to {OWNER}{options}; grant {OWNER} to current_user"
+
+
+def _database(url: str, role: str) -> str:
+    parts = urlsplit(url)
+    if parts.username != role:
+        raise Invalid(f"the URL for {role} names the user {parts.username!r}")
+    return parts.path.removeprefix("/") or role
+
+
+def _quoted(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'

@@ -1,0 +1,207 @@
+"""The tables, as SQLAlchemy Core. Alembic compares them with the migrated schema."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Float,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, UUID
+
+metadata = MetaData(schema="daira")
+
+
+def _time(name: str, default: str | None = None, *, nullable: bool = False) -> Column[object]:
+    return Column(name, DateTime(timezone=True), nullable=nullable, server_default=text(default) if default else None)
+
+
+def _counter(name: str, default: str = "0") -> Column[int]:
+    return Column(name, Integer, nullable=False, server_default=text(default))
+
+
+def _belongs_to(table: str, *columns: str, name: str) -> ForeignKeyConstraint:
+    target = {"tenants": ("tenant_id",), "documents": ("tenant_id", "id"), "jobs": ("tenant_id", "id")}[table]
+    return ForeignKeyConstraint(columns, [f"daira.{table}.{c}" for c in target], name=name, ondelete="CASCADE")
+
+
+def _named(table: str) -> CheckConstraint:
+    return CheckConstraint("tenant_id <> ''", name=f"{table}_tenant_check")
+
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("state", Text, nullable=False, server_default=text("'active'")),
+    _time("created_at", "now()"),
+    PrimaryKeyConstraint("tenant_id", name="tenants_pkey"),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("id", UUID, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("secret_sha256", LargeBinary, nullable=False),
+    _time("created_at", "now()"),
+    _time("expires_at", nullable=True),
+    _time("revoked_at", nullable=True),
+    _time("last_used_at", nullable=True),
+    PrimaryKeyConstraint("tenant_id", "id", name="api_keys_pkey"),
+    UniqueConstraint("tenant_id", "secret_sha256", name="api_keys_secret_key"),
+    _named("api_keys"),
+    _belongs_to("tenants", "tenant_id", name="api_keys_tenant_fkey"),
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("id", UUID, nullable=False),
+    Column("filename", Text, nullable=False),
+    Column("media_type", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("language", Text, nullable=False),
+    Column("metadata", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("page_count", Integer),
+    _time("created_at", "now()"),
+    PrimaryKeyConstraint("tenant_id", "id", name="documents_pkey"),
+    UniqueConstraint("tenant_id", "sha256", name="documents_bytes_key"),
+    _named("documents"),
+    _belongs_to("tenants", "tenant_id", name="documents_tenant_fkey"),
+    Index("documents_newest", "tenant_id", "created_at", "id"),
+)
+
+pages = Table(
+    "pages",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("document_id", UUID, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("confidence", Float(53)),
+    Column("width", Float(53), nullable=False),
+    Column("height", Float(53), nullable=False),
+    Column("rotation", SmallInteger, nullable=False),
+    Column("language", Text, nullable=False),
+    Column("words", JSONB, nullable=False, server_default=text("'[]'")),
+    PrimaryKeyConstraint("tenant_id", "document_id", "number", name="pages_pkey"),
+    _named("pages"),
+    _belongs_to("documents", "tenant_id", "document_id", name="pages_document_fkey"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("id", UUID, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("document_id", UUID),
+    Column("state", Text, nullable=False, server_default=text("'queued'")),
+    Column("dedup_key", Text),
+    Column("priority", SmallInteger, nullable=False, server_default=text("0")),
+    Column("payload", JSONB, nullable=False, server_default=text("'{}'")),
+    _time("run_after", "now()"),
+    _time("ring_after", "now() + interval '5 seconds'"),
+    Column("rings", SmallInteger, nullable=False, server_default=text("0")),
+    _counter("attempts"),
+    _counter("failures"),
+    _counter("expiries"),
+    _counter("releases"),
+    _counter("max_attempts", "5"),
+    Column("cancel_requested", Boolean, nullable=False, server_default=text("false")),
+    Column("claimed_by", Text),
+    _time("lease_until", nullable=True),
+    Column("progress", JSONB),
+    Column("last_error", JSONB),
+    Column("traceparent", Text),
+    _time("created_at", "now()"),
+    _time("started_at", nullable=True),
+    _time("finished_at", nullable=True),
+    PrimaryKeyConstraint("tenant_id", "id", name="jobs_pkey"),
+    _named("jobs"),
+    _belongs_to("tenants", "tenant_id", name="jobs_tenant_fkey"),
+    _belongs_to("documents", "tenant_id", "document_id", name="jobs_document_fkey"),
+    Index(
+        "jobs_dedup",
+        "tenant_id",
+        "kind",
+        "dedup_key",
+        unique=True,
+        postgresql_where=text("dedup_key is not null and state in ('queued', 'claimed')"),
+    ),
+    Index("jobs_ring", "tenant_id", "ring_after", postgresql_where=text("state = 'queued' and ring_after is not null")),
+    Index("jobs_claimed", "tenant_id", postgresql_where=text("state = 'claimed' and kind is not null")),
+    Index("jobs_of_document", "tenant_id", "document_id"),
+)
+
+job_attempts = Table(
+    "job_attempts",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("job_id", UUID, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("worker", Text, nullable=False),
+    _time("started_at"),
+    _time("finished_at", "now()"),
+    Column("outcome", Text, nullable=False),
+    Column("error", JSONB),
+    PrimaryKeyConstraint("tenant_id", "job_id", "attempt", name="job_attempts_pkey"),
+    _named("job_attempts"),
+    _belongs_to("jobs", "tenant_id", "job_id", name="job_attempts_job_fkey"),
+)
+
+results = Table(
+    "results",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("job_id", UUID, nullable=False),
+    Column("data", JSONB, nullable=False),
+    _time("created_at", "now()"),
+    PrimaryKeyConstraint("tenant_id", "job_id", name="results_pkey"),
+    _named("results"),
+    _belongs_to("jobs", "tenant_id", "job_id", name="results_job_fkey"),
+)
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("fingerprint", LargeBinary, nullable=False),
+    Column("document_id", UUID),
+    _time("created_at", "now()"),
+    _time("expires_at", "now() + interval '24 hours'"),
+    PrimaryKeyConstraint("tenant_id", "key", name="idempotency_keys_pkey"),
+    _named("idempotency_keys"),
+    _belongs_to("tenants", "tenant_id", name="idempotency_keys_tenant_fkey"),
+    _belongs_to("documents", "tenant_id", "document_id", name="idempotency_keys_document_fkey"),
+)
+
+doorbells = Table(
+    "doorbells",
+    metadata,
+    Column("lane", Text, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("job_id", UUID, nullable=False),
+    _time("due_at", "now()"),
+    PrimaryKeyConstraint("lane", "tenant_id", "job_id", name="doorbells_pkey"),
+    Index("doorbells_due", "lane", "due_at"),
+    prefixes=["UNLOGGED"],
+)

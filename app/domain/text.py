@@ -1,0 +1,37 @@
+"""Text as every store can hold it: no NUL (Postgres refuses it), no lone surrogate (UTF-8 has none)."""
+
+from collections.abc import Mapping
+
+from app.domain.jobs import JobError
+
+ERROR_LIMIT = 2000
+"""Characters of an error message that are kept: enough to act upon, too few for a document."""
+
+
+def scrub(text: str) -> str:
+    """Surrogate pairs joined, lone surrogates and NUL dropped; anything else is kept."""
+    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
+    return joined.replace("\0", "")
+
+
+def scrub_json(value: object) -> object:
+    """A JSON value with every text in it scrubbed, names included; a copy, so that nobody changes it from outside."""
+    match value:
+        case str():
+            return scrub(value)
+        case Mapping():
+            return scrub_mapping(value)
+        case list() | tuple():
+            return [scrub_json(part) for part in value]
+        case _:
+            return value
+
+
+def scrub_mapping(value: Mapping[str, object]) -> dict[str, object]:
+    return {scrub(name): scrub_json(part) for name, part in value.items()}
+
+
+def scrub_error(error: JobError | None) -> JobError | None:
+    if error is None:
+        return None
+    return JobError(code=scrub(error.code), message=scrub(error.message)[:ERROR_LIMIT])

@@ -1,0 +1,106 @@
+"""Reading documents, and removing them with all that belongs to them."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.domain.documents import Cursor, Document, DocumentStatus, blob_key, status
+from app.domain.errors import Conflict, NotFound, NotReady
+from app.domain.ids import DocumentId, TenantId
+from app.domain.jobs import Job
+from app.domain.pages import Page
+from app.ports.blobs import Blobs
+from app.ports.database import Database, Tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    document: Document
+    jobs: list[Job]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documents:
+    database: Database
+    blobs: Blobs
+
+    async def get(self, tenant_id: TenantId, document_id: DocumentId) -> Listed:
+        async with self.database.begin(tenant_id) as tx:
+            document = await _existing(tx, document_id)
+            return Listed(document=document, jobs=await tx.jobs.newest(document_ids=[document_id]))
+
+    async def newest(
+        self,
+        tenant_id: TenantId,
+        *,
+        limit: int,
+        before: Cursor | None = None,
+        status: DocumentStatus | None = None,
+        filename: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+    ) -> list[Listed]:
+        async with self.database.begin(tenant_id) as tx:
+            documents = await tx.documents.newest(
+                limit=limit,
+                before=before,
+                status=status,
+                filename=filename,
+                created_after=created_after,
+                created_before=created_before,
+            )
+            jobs = await tx.jobs.newest(document_ids=[document.id for document in documents])
+        return [
+            Listed(document=document, jobs=[job for job in jobs if job.document_id == document.id])
+            for document in documents
+        ]
+
+    async def pages(self, tenant_id: TenantId, document_id: DocumentId) -> list[Page]:
+        """Without their words. Raises NotReady until the text is there, Conflict when it never will be."""
+        async with self.database.begin(tenant_id) as tx:
+            await _ready(tx, document_id)
+            return await tx.pages.all(document_id)
+
+    async def page(self, tenant_id: TenantId, document_id: DocumentId, number: int) -> Page:
+        async with self.database.begin(tenant_id) as tx:
+            await _ready(tx, document_id)
+            page = await tx.pages.get(document_id, number)
+        if page is None:
+            raise NotFound("there is no such page")
+        return page
+
+    async def text(self, tenant_id: TenantId, document_id: DocumentId) -> str:
+        """All pages, separated by form feeds."""
+        return "\f".join(page.text for page in await self.pages(tenant_id, document_id))
+
+    async def content(
+        self, tenant_id: TenantId, document_id: DocumentId, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """The original bytes, from `start` up to, not including, `end`."""
+        return self.blobs.get(blob_key(tenant_id, document_id), start=start, end=end)
+
+    async def remove(self, tenant_id: TenantId, document_id: DocumentId) -> None:
+        """The rows first: a row without its bytes would be a lie. Work on its jobs stops with the next beat."""
+        async with self.database.begin(tenant_id) as tx:
+            if not await tx.documents.remove(document_id):
+                raise NotFound("there is no such document")
+        await self.blobs.delete(blob_key(tenant_id, document_id))
+
+
+async def _existing(tx: Tx, document_id: DocumentId) -> Document:
+    document = await tx.documents.get(document_id)
+    if document is None:
+        raise NotFound("there is no such document")
+    return document
+
+
+async def _ready(tx: Tx, document_id: DocumentId) -> None:
+    document = await _existing(tx, document_id)
+    match status(document, jobs := await tx.jobs.newest(document_ids=[document_id])):
+        case DocumentStatus.READY:
+            return
+        case DocumentStatus.PROCESSING:
+            raise NotReady("the text is not there yet: wait for the document's ocr job")
+        case DocumentStatus.FAILED:
+            reason = next((f"{job.error.code}: {job.error.message}" for job in jobs if job.error), "no job read it")
+            raise Conflict(f"the document has no text ({reason})")

@@ -1,0 +1,132 @@
+"""A doorbell answered: clamp and claim, handler, settle. The claim decides who runs, the fence whether it counts."""
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Protocol
+
+import structlog
+
+from app.domain.doorbells import Ring
+from app.domain.errors import DocumentFault, LeaseLost, Unavailable
+from app.domain.jobs import CANCELLED, JobError, JobState
+from app.domain.leases import ClaimedJob, Settlement
+from app.domain.outcomes import Done, Ending, Fail, Release, Retry, settlement
+from app.ports.database import Database
+from app.ports.handlers import Handler, Reporter
+from app.ports.leases import Leases
+from app.services.ringing import Ringing
+from app.telemetry import Metrics
+
+log = structlog.get_logger()
+
+SETTLE_AGAIN = 0.5
+"""Seconds between tries to settle while the database is away; the lease bounds them."""
+
+
+class Interruption(StrEnum):
+    """Why a handler was stopped before it had finished."""
+
+    LEASE_LOST = "lease_lost"
+    CANCELLED = "cancelled"
+    STOPPING = "stopping"
+
+
+class Hold(Reporter, Protocol):
+    """A lease that a heart keeps beating for."""
+
+    @property
+    def interruption(self) -> Interruption | None: ...
+
+    def watch(self, work: asyncio.Task[object]) -> None:
+        """Cancel this task when the hold is interrupted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    database: Database
+    leases: Leases
+    handlers: Mapping[str, Handler]
+    ringing: Ringing
+    metrics: Metrics
+    worker: str
+    """The name under which jobs are claimed, for people to read."""
+    lease: timedelta
+
+    async def claim(self, rings: Sequence[Ring], *, kinds: frozenset[str]) -> list[ClaimedJob]:
+        """Answer doorbells; those whose job is not ours to run are done with."""
+        claims = await self.leases.claim(rings, worker=self.worker, lease=self.lease, kinds=kinds)
+        for claim in claims:
+            self.metrics.claims.labels(claim.outcome).inc()
+        return [claim.job for claim in claims if claim.job is not None]
+
+    async def run(self, job: ClaimedJob, hold: Hold) -> None:
+        """One attempt, from the handler's start to the settled row."""
+        lease = job.lease
+        structlog.contextvars.bind_contextvars(
+            tenant_id=lease.tenant_id, job_id=str(lease.job_id), attempt=lease.attempt, kind=job.kind
+        )
+        self.metrics.pickup_seconds.labels(job.kind).observe(job.waited.total_seconds())
+        started = time.monotonic()
+        ending = await self._work(job, hold)
+        self.metrics.job_seconds.labels(job.kind).observe(time.monotonic() - started)
+        if hold.interruption is not Interruption.LEASE_LOST:
+            await self._settle(job, ending, hold)
+
+    async def _work(self, job: ClaimedJob, hold: Hold) -> Ending:
+        work = asyncio.ensure_future(self.handlers[job.kind].run(job, hold))
+        hold.watch(work)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            return _interrupted(hold.interruption)
+        except DocumentFault as fault:
+            return Fail(JobError(code=fault.code, message=str(fault)))
+        except Exception as error:  # whatever a handler raises is one failed attempt, not a dead worker
+            log.warning("handler_failed", exc_info=error)
+            return Retry(JobError(code="internal", message=f"{type(error).__name__}: {error}"))
+
+    async def _settle(self, job: ClaimedJob, ending: Ending, hold: Hold) -> None:
+        """Try until it is known: a result that cost minutes is not thrown away for a restart of the database."""
+        while hold.interruption is not Interruption.LEASE_LOST:
+            try:
+                await self._settle_once(job, ending)
+                return
+            except Unavailable:
+                await asyncio.sleep(SETTLE_AGAIN)
+            except LeaseLost:
+                break
+            except Exception as error:  # the results could not be written: rolled back with the settle
+                log.warning("results_refused", exc_info=error)
+                ending = Retry(JobError(code="internal", message=f"{type(error).__name__}: {error}"))
+        self.metrics.fenced_writes.inc()
+        log.warning("lease_lost")
+
+    async def _settle_once(self, job: ClaimedJob, ending: Ending) -> None:
+        end = settlement(job, ending, jitter=random.random())  # noqa: S311 - spreads retries, guards nothing
+        if isinstance(ending, Done) and ending.apply is not None:
+            async with self.database.begin(job.lease.tenant_id) as tx:
+                # The fence first: if it does not hold, no result may be written.
+                if not await tx.jobs.settle(end):
+                    raise LeaseLost
+                await ending.apply(tx)
+        elif not (await self.leases.settle([end]))[0]:
+            raise LeaseLost
+        await self._settled(job, end)
+
+    async def _settled(self, job: ClaimedJob, end: Settlement) -> None:
+        self.metrics.finished.labels(job.kind, end.outcome).inc()
+        log.info("job_settled", outcome=end.outcome, error=end.error and end.error.code)
+        if end.state is JobState.QUEUED:
+            ring = Ring(job.lease.tenant_id, job.lease.job_id)
+            await self.ringing.ring([(job.kind, ring)], delay=end.delay)
+
+
+def _interrupted(why: Interruption | None) -> Ending:
+    # The row carries the request to cancel, so it ends as cancelled and not as failed.
+    return Fail(CANCELLED) if why is Interruption.CANCELLED else Release()

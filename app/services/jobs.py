@@ -1,0 +1,91 @@
+"""Asking for jobs, waiting for them, cancelling them."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+from app.domain.doorbells import Ring
+from app.domain.errors import Conflict, NotFound
+from app.domain.ids import DocumentId, JobId, TenantId
+from app.domain.jobs import Attempt, Job, JobState
+from app.ports.database import Database
+from app.services.ringing import Ringing
+from app.services.uploads import JobRequest, new_job
+
+FIRST_LOOK = 0.05
+LONGEST_BETWEEN_LOOKS = 1.0
+"""Seconds: who waits for a short job learns of it soon, who waits for a long one asks once a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jobs:
+    database: Database
+    ringing: Ringing
+
+    async def get(self, tenant_id: TenantId, job_id: JobId) -> tuple[Job, list[Attempt]]:
+        async with self.database.begin(tenant_id) as tx:
+            job = await tx.jobs.get(job_id)
+            if job is None:
+                raise NotFound("there is no such job")
+            return job, await tx.jobs.attempts(job_id)
+
+    async def wait(self, tenant_id: TenantId, job_id: JobId, *, at_most: timedelta) -> tuple[Job, list[Attempt]]:
+        """The job as soon as it has ended, or as it is when the time is over. Holds no connection while waiting."""
+        deadline = asyncio.get_running_loop().time() + at_most.total_seconds()
+        pause = FIRST_LOOK
+        while True:
+            job, attempts = await self.get(tenant_id, job_id)
+            left = deadline - asyncio.get_running_loop().time()
+            if job.state.terminal or left <= 0:
+                return job, attempts
+            await asyncio.sleep(min(pause, left))
+            pause = min(pause * 1.5, LONGEST_BETWEEN_LOOKS)
+
+    async def newest(
+        self,
+        tenant_id: TenantId,
+        *,
+        limit: int,
+        before: JobId | None = None,
+        state: JobState | None = None,
+        kind: str | None = None,
+        document_id: DocumentId | None = None,
+    ) -> list[Job]:
+        async with self.database.begin(tenant_id) as tx:
+            return await tx.jobs.newest(
+                limit=limit,
+                before=before,
+                state=state,
+                kind=kind,
+                document_ids=None if document_id is None else [document_id],
+            )
+
+    async def request(self, tenant_id: TenantId, document_id: DocumentId, request: JobRequest) -> tuple[Job, bool]:
+        """The job, and whether it is new: an equal one that is queued or claimed already is answered instead."""
+        async with self.database.begin(tenant_id) as tx:
+            if await tx.documents.get(document_id) is None:
+                raise NotFound("there is no such document")
+            wanted = new_job(document_id, request)
+            job = await tx.jobs.add(wanted)
+            new = job is not None
+            while job is None:
+                # The equal one may end between the two looks, and so make room.
+                job = _equal(await tx.jobs.newest(document_ids=[document_id], kind=wanted.kind), wanted.dedup_key)
+                job, new = (job, False) if job else (await tx.jobs.add(wanted), True)
+        if new:
+            await self.ringing.ring([(job.kind, Ring(tenant_id, job.id))])
+        return job, new
+
+    async def cancel(self, tenant_id: TenantId, job_id: JobId) -> Job:
+        """Raises Conflict when it has ended already, unless by an earlier cancel."""
+        async with self.database.begin(tenant_id) as tx:
+            job = await tx.jobs.cancel(job_id)
+        if job is None:
+            raise NotFound("there is no such job")
+        if job.state in {JobState.DONE, JobState.FAILED}:
+            raise Conflict(f"the job has ended already: it is {job.state}")
+        return job
+
+
+def _equal(jobs: list[Job], dedup_key: str | None) -> Job | None:
+    return next((job for job in jobs if job.dedup_key == dedup_key and not job.state.terminal), None)

@@ -1,0 +1,45 @@
+"""Rings after the commit. It may fail, it may not hold up the request: the row is there, the sweeper rings again."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from app.domain.doorbells import Ring
+from app.domain.errors import Unavailable
+from app.domain.lanes import LANE_OF_KIND, Lane
+from app.ports.doorbell import Doorbell
+from app.telemetry import Metrics
+
+log = structlog.get_logger()
+
+PATIENCE = timedelta(milliseconds=500)
+"""What a request waits for the queue at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ringing:
+    doorbells: Mapping[Lane, Doorbell]
+    metrics: Metrics
+
+    async def ring(self, bells: Iterable[tuple[str, Ring]], *, delay: timedelta = timedelta()) -> None:
+        """Ring each (kind, ring) on its lane. A kind that this version doesn't know is left to one that does."""
+        by_lane: dict[Lane, list[Ring]] = defaultdict(list)
+        for kind, ring in bells:
+            if kind in LANE_OF_KIND:
+                by_lane[LANE_OF_KIND[kind]].append(ring)
+        for lane, rings in by_lane.items():
+            await self._ring(lane, rings, delay=delay)
+
+    async def _ring(self, lane: Lane, rings: list[Ring], *, delay: timedelta) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE.total_seconds()):
+                await self.doorbells[lane].ring(rings, delay=delay)
+        except (Unavailable, TimeoutError) as error:
+            self.metrics.doorbells.labels("failed").inc(len(rings))
+            log.warning("ring_failed", lane=lane, count=len(rings), reason=str(error) or "timed out")
+        else:
+            self.metrics.doorbells.labels("rung").inc(len(rings))

@@ -1,0 +1,62 @@
+"""The sweep: ends leases that ran out, and rings again for bells that were lost. Every worker runs it, none leads."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from app.ports.sweeps import Sweeps, Swept
+from app.services.ringing import Ringing
+from app.telemetry import Metrics
+
+log = structlog.get_logger()
+
+TENANTS_AT_A_TIME = 500
+BUDGET = 5_000
+"""Bells for a pass: more is left to the next one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweeping:
+    sweeps: Sweeps
+    ringing: Ringing
+    metrics: Metrics
+
+    async def sweep(self, *, early: frozenset[str] | None = None) -> int:
+        """One pass over the tenants that the scout names; returns the bells rung.
+
+        `early` is for an idle worker with an empty queue: jobs of these kinds are rung whenever they were rung last.
+        """
+        rung = 0
+        while rung < BUDGET:
+            tenants = await self.sweeps.tenants_with_due_work(limit=TENANTS_AT_A_TIME, early=early)
+            if not tenants:
+                break
+            # Spread over tenants: one with a long queue leaves the others their share.
+            limit = max(1, (BUDGET - rung) // len(tenants))
+            found = await self.sweeps.sweep(tenants, limit=limit, early=early)
+            rung += await self._ring(found)
+            if early is not None or len(tenants) < TENANTS_AT_A_TIME:
+                break
+        return rung
+
+    async def full_pass(self) -> int:
+        """Every tenant of the registry, due or not: finds what a blind scout missed, and raises the alarm for it."""
+        await self.sweep()
+        missed = 0
+        names = await self.sweeps.tenants(after=None, limit=TENANTS_AT_A_TIME)
+        while names:
+            missed += await self._ring(await self.sweeps.sweep(names, limit=BUDGET // TENANTS_AT_A_TIME))
+            names = await self.sweeps.tenants(after=names[-1], limit=TENANTS_AT_A_TIME)
+        if missed:
+            self.metrics.scout_missed.inc(missed)
+            log.error("scout_missed_jobs", count=missed)
+        return missed
+
+    async def _ring(self, found: list[Swept]) -> int:
+        for swept in found:
+            if swept.expired:
+                log.warning("lease_expired", tenant_id=swept.ring.tenant_id, job_id=str(swept.ring.job_id))
+        due = [(swept.kind, swept.ring) for swept in found if swept.due]
+        await self.ringing.ring(due)
+        self.metrics.sweep_rung.inc(len(due))
+        return len(due)

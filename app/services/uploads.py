@@ -1,0 +1,170 @@
+"""An upload: blob, then one transaction with the document and its jobs, then the ring.
+
+The blob comes first: an orphan blob is waste that a purge collects, a row without its bytes would be a lie.
+The ring comes last: one before the commit could be answered before the row can be seen.
+"""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from app.domain.documents import Document, blob_key
+from app.domain.doorbells import Ring
+from app.domain.errors import Invalid, TooLarge, Unsupported
+from app.domain.ids import DocumentId, JobId, TenantId, uuid7
+from app.domain.jobs import Job, NewJob
+from app.domain.media import HEAD, sniff
+from app.ports.blobs import Blobs
+from app.ports.database import Database, Tx
+from app.services.ringing import Ringing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """Bytes in the blob store that no row tells of yet."""
+
+    tenant_id: TenantId
+    document_id: DocumentId
+    media_type: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    kind: str
+    payload: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    document: Document
+    jobs: list[Job]
+    deduplicated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uploads:
+    database: Database
+    blobs: Blobs
+    ringing: Ringing
+    max_bytes: int
+    languages: Callable[[], frozenset[str]]
+
+    async def receive(self, tenant_id: TenantId, chunks: AsyncIterator[bytes]) -> Received:
+        """Store the bytes while counting and hashing them. Nothing is left behind when it raises.
+
+        Raises TooLarge at the limit, Unsupported after the first bytes, Invalid for an empty file.
+        """
+        document_id = DocumentId(uuid7())
+        meter = _Meter(chunks, limit=self.max_bytes)
+        media_type = await meter.media_type()
+        await self.blobs.put(blob_key(tenant_id, document_id), meter.stream())
+        return Received(
+            tenant_id=tenant_id,
+            document_id=document_id,
+            media_type=media_type,
+            size=meter.size,
+            sha256=meter.digest.hexdigest(),
+        )
+
+    async def accept(
+        self,
+        received: Received,
+        *,
+        filename: str,
+        language: str,
+        metadata: Mapping[str, object],
+        requests: Sequence[JobRequest],
+    ) -> Accepted:
+        """Make a document of received bytes. The same bytes again are the same document."""
+        self._check_language(language)
+        document = Document(
+            id=received.document_id,
+            tenant_id=received.tenant_id,
+            filename=filename,
+            media_type=received.media_type,
+            size=received.size,
+            sha256=received.sha256,
+            language=language,
+            metadata=metadata,
+            created_at=datetime.now(UTC),
+        )
+        async with self.database.begin(document.tenant_id) as tx:
+            accepted, new = await _enter(tx, document, requests)
+        if accepted.deduplicated:
+            await self.discard(received)
+        await self.ringing.ring((job.kind, Ring(document.tenant_id, job.id)) for job in new)
+        return accepted
+
+    async def discard(self, received: Received) -> None:
+        await self.blobs.delete(blob_key(received.tenant_id, received.document_id))
+
+    def _check_language(self, language: str) -> None:
+        if language not in self.languages():
+            known = ", ".join(sorted(self.languages()))
+            raise Invalid(f"language {language!r} is not installed here; there is {known}", pointer="/language")
+
+
+async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> tuple[Accepted, list[Job]]:
+    added = await tx.documents.add(document)
+    while added is None:
+        # The same bytes are there; or were a moment ago, and whoever deleted them made room for ours.
+        known = await tx.documents.with_bytes(document.sha256)
+        if known is not None:
+            jobs = await tx.jobs.newest(document_ids=[known.id])
+            return Accepted(document=known, jobs=jobs, deduplicated=True), []
+        added = await tx.documents.add(document)
+    jobs = [job for request in requests if (job := await tx.jobs.add(new_job(added.id, request)))]
+    return Accepted(document=added, jobs=jobs[::-1], deduplicated=False), jobs
+
+
+def new_job(document_id: DocumentId, request: JobRequest) -> NewJob:
+    """Equal requests for a document have equal dedup keys."""
+    canonical = json.dumps(request.payload, sort_keys=True, separators=(",", ":"))
+    return NewJob(
+        id=JobId(uuid7()),
+        kind=request.kind,
+        document_id=document_id,
+        payload=request.payload,
+        dedup_key=f"{document_id}:{hashlib.sha256(canonical.encode()).hexdigest()}",
+    )
+
+
+class _Meter:
+    """Counts and hashes a stream on its way."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], *, limit: int) -> None:
+        self._chunks = chunks
+        self._limit = limit
+        self._head = b""
+        self.size = 0
+        self.digest = hashlib.sha256()
+
+    async def media_type(self) -> str:
+        """By content, never by name: reads ahead just far enough to tell."""
+        async for chunk in self._chunks:
+            self._head += chunk
+            if len(self._head) >= HEAD:
+                break
+        if not self._head:
+            raise Invalid("the file is empty", pointer="/file")
+        media_type = sniff(self._head[:HEAD])
+        if media_type is None:
+            raise Unsupported("this type of file is not supported: send a PDF, PNG, JPEG, TIFF, WebP, GIF or BMP")
+        return media_type
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        yield self._count(self._head)
+        self._head = b""
+        async for chunk in self._chunks:
+            yield self._count(chunk)
+
+    def _count(self, chunk: bytes) -> bytes:
+        self.size += len(chunk)
+        if self.size > self._limit:
+            raise TooLarge(f"the file has more than {self._limit:,} bytes, the limit here")
+        self.digest.update(chunk)
+        return chunk

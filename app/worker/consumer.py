@@ -1,0 +1,127 @@
+"""One lane's consumer: a slot is taken before a doorbell is asked for, so that no bell waits here unseen."""
+
+import asyncio
+from datetime import timedelta
+from typing import Protocol
+
+import structlog
+
+from app.domain.errors import Unavailable
+from app.domain.leases import ClaimedJob
+from app.ports.doorbell import Delivery, Doorbell
+from app.services.execution import Execution, Interruption
+from app.telemetry import Metrics
+from app.worker.heart import Heart
+from app.worker.holds import monotonic
+
+log = structlog.get_logger()
+
+SHORTEST_PATIENCE = timedelta(seconds=1)
+"""An idle worker's first early pass comes this soon; each that finds nothing doubles it, up to the sweep's interval."""
+
+BACK_OFF = timedelta(seconds=1)
+"""After the queue or the database could not be reached."""
+
+
+class EarlyPass(Protocol):
+    async def __call__(self, *, early: frozenset[str]) -> int: ...
+
+
+class Consumer:
+    def __init__(
+        self,
+        *,
+        lane: str,
+        kinds: frozenset[str],
+        slots: int,
+        doorbell: Doorbell,
+        execution: Execution,
+        heart: Heart,
+        early_pass: EarlyPass,
+        sweep_every: timedelta,
+        metrics: Metrics,
+    ) -> None:
+        self.lane = lane
+        self._kinds = kinds
+        self._slots = slots
+        self._doorbell = doorbell
+        self._execution = execution
+        self._heart = heart
+        self._early_pass = early_pass
+        self._longest_patience = sweep_every
+        self._metrics = metrics
+        self._patience = SHORTEST_PATIENCE
+        self._running: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until stopped; what runs then goes on, see `drain`."""
+        self._metrics.loop_started(f"consumer:{self.lane}")
+        while not self._stopping.is_set():
+            try:
+                await self._turn()
+            except Unavailable as error:
+                log.warning("consumer_waits", lane=self.lane, reason=str(error))
+                await asyncio.sleep(BACK_OFF.total_seconds())
+            except Exception as error:  # a consumer that dies is a lane that stands still
+                log.error("consumer_failed", lane=self.lane, exc_info=error)
+                await asyncio.sleep(BACK_OFF.total_seconds())
+            else:
+                self._metrics.loop_succeeded(f"consumer:{self.lane}")
+
+    async def stop(self) -> None:
+        """Ask for no more bells."""
+        self._stopping.set()
+        await self._doorbell.stop_answering()
+
+    async def drain(self, *, at_most: timedelta) -> None:
+        """Let handlers finish; those that don't give their jobs back."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=at_most.total_seconds())
+        self._heart.interrupt_all(Interruption.STOPPING)
+        if self._running:
+            await asyncio.wait(self._running)
+
+    async def _turn(self) -> None:
+        free = await self._free_slots()
+        deliveries = await self._doorbell.answer(limit=free, wait=self._patience)
+        if deliveries:
+            await self._answer(deliveries)
+        elif not self._stopping.is_set():
+            await self._idle()
+
+    async def _free_slots(self) -> int:
+        while len(self._running) >= self._slots:
+            # Waits for an end, or, with a long job in every slot, looks up now and then to be seen alive.
+            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED, timeout=10)
+            self._metrics.loop_succeeded(f"consumer:{self.lane}")
+        return self._slots - len(self._running)
+
+    async def _answer(self, deliveries: list[Delivery]) -> None:
+        self._metrics.doorbells.labels("received").inc(len(deliveries))
+        sent_at = monotonic()
+        jobs = await self._execution.claim([delivery.ring for delivery in deliveries], kinds=self._kinds)
+        for job in jobs:
+            self._start(job, claimed_at=sent_at)
+        # Whatever the claim has said, it has answered: the receipt never lives as long as the handler.
+        await self._doorbell.acknowledge(deliveries)
+        if jobs:
+            self._patience = SHORTEST_PATIENCE
+
+    def _start(self, job: ClaimedJob, *, claimed_at: float) -> None:
+        task = asyncio.create_task(self._attempt(job, claimed_at=claimed_at), name=f"{job.kind} {job.lease.job_id}")
+        # The loop itself keeps no strong reference to a task.
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _attempt(self, job: ClaimedJob, *, claimed_at: float) -> None:
+        with self._heart.hold(job.lease, claimed_at=claimed_at) as hold:
+            try:
+                await self._execution.run(job, hold)
+            except Exception as error:  # the lease runs out and the sweeper takes over
+                log.error("attempt_failed", job_id=str(job.lease.job_id), exc_info=error)
+
+    async def _idle(self) -> None:
+        """The queue answers empty: look whether bells were lost, sooner than the sweep would."""
+        rung = await self._early_pass(early=self._kinds)
+        self._patience = SHORTEST_PATIENCE if rung else min(self._patience * 2, self._longest_patience)

@@ -1,0 +1,102 @@
+"""Heartbeats on their own thread, loop and connection, so that no handler can hold them up; the last thing to stop.
+
+A beat that fails says nothing: the lease may hold or not, until the local deadline, counted from when the last
+accepted beat was sent. Then the handler is stopped here, before anybody else can have claimed the job.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from datetime import timedelta
+
+import structlog
+
+from app.domain.errors import Unavailable
+from app.domain.leases import Beat, Lease, Pulse
+from app.ports.leases import Leases
+from app.services.execution import Interruption
+from app.worker.holds import JobHold, monotonic
+
+log = structlog.get_logger()
+
+TICK = 1.0
+"""Seconds: how soon progress is told and a passed deadline noticed."""
+
+OpenLeases = Callable[[], AbstractAsyncContextManager[Leases]]
+
+
+class Heart:
+    def __init__(self, open_leases: OpenLeases, *, lease: timedelta) -> None:
+        """`open_leases` is entered on the heart's own thread: a connection belongs to one loop."""
+        self._open_leases = open_leases
+        self._length = lease
+        self._holds: dict[Lease, JobHold] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._beat()), name="heart", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        await asyncio.to_thread(self._thread.join)
+
+    @contextmanager
+    def hold(self, lease: Lease, *, claimed_at: float) -> Iterator[JobHold]:
+        """Beat for this lease for as long as the context lasts."""
+        hold = JobHold(lease, claimed_at=claimed_at, length=self._length)
+        self._holds[lease] = hold
+        try:
+            yield hold
+        finally:
+            del self._holds[lease]
+
+    def interrupt_all(self, why: Interruption) -> None:
+        for hold in list(self._holds.values()):
+            hold.interrupt(why)
+
+    async def _beat(self) -> None:
+        async with self._open_leases() as leases:
+            while not self._stopping.is_set():
+                await self._tick(leases)
+                await asyncio.sleep(TICK)
+
+    async def _tick(self, leases: Leases) -> None:
+        now = monotonic()
+        holds = dict(self._holds)
+        for hold in holds.values():
+            if hold.is_over(now=now):
+                hold.interrupt(Interruption.LEASE_LOST)
+        pulses = [pulse for hold in holds.values() if (pulse := hold.pulse(now=now))]
+        if not pulses:
+            return
+        try:
+            # Never longer than a sixth of the lease: the deadlines are looked at between beats.
+            async with asyncio.timeout(self._length.total_seconds() / 6):
+                beats = await leases.beat(pulses, lease=self._length)
+        except (Unavailable, TimeoutError) as error:
+            log.warning("beat_failed", leases=len(pulses), reason=str(error) or "timed out")
+            return
+        except Exception as error:  # the heart must go on: without it every lease of this worker runs out
+            log.error("beat_failed", leases=len(pulses), exc_info=error)
+            return
+        _answer(beats, holds=holds, pulses={pulse.lease: pulse for pulse in pulses}, sent_at=now)
+
+
+def _answer(beats: list[Beat], *, holds: dict[Lease, JobHold], pulses: dict[Lease, Pulse], sent_at: float) -> None:
+    for beat in beats:
+        hold = holds[beat.lease]
+        if not beat.held:
+            hold.interrupt(Interruption.LEASE_LOST)
+        elif beat.cancel_requested:
+            hold.interrupt(Interruption.CANCELLED)
+        if beat.held:
+            hold.renewed(pulses[beat.lease], sent_at=sent_at)
+
+
+@contextlib.asynccontextmanager
+async def shared(leases: Leases) -> AsyncIterator[Leases]:
+    """For a store that any loop may use."""
+    yield leases

@@ -1,0 +1,27 @@
+"""Background loops: each call has a deadline, an error costs one turn, and the time since the last success is told."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import structlog
+
+from app.telemetry import Metrics
+
+log = structlog.get_logger()
+
+
+async def keep_going(
+    name: str, turn: Callable[[], Awaitable[object]], *, every: timedelta, deadline: timedelta, metrics: Metrics
+) -> None:
+    """Run `turn` again and again until cancelled."""
+    metrics.loop_started(name)
+    while True:
+        try:
+            async with asyncio.timeout(deadline.total_seconds()):
+                await turn()
+        except Exception as error:  # a loop that dies takes recovery with it: log, and try again
+            log.warning("loop_failed", loop=name, exc_info=error)
+        else:
+            metrics.loop_succeeded(name)
+        await asyncio.sleep(every.total_seconds())

@@ -1,0 +1,61 @@
+"""The worker: a consumer for each lane, a heart, a sweeper; and how they stop."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import structlog
+
+from app.services.sweeping import Sweeping
+from app.telemetry import Metrics
+from app.worker.consumer import Consumer
+from app.worker.heart import Heart
+from app.worker.loops import keep_going
+
+log = structlog.get_logger()
+
+FULL_PASS_EVERY = timedelta(minutes=10)
+
+
+@dataclass(slots=True, kw_only=True)
+class Worker:
+    consumers: Sequence[Consumer]
+    heart: Heart
+    sweeping: Sweeping
+    sweep_every: timedelta
+    grace: timedelta
+    metrics: Metrics
+    _consuming: list[asyncio.Task[None]] = field(default_factory=list)
+    _sweeping: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.heart.start()
+        self._consuming = [
+            asyncio.create_task(consumer.run(), name=f"consumer {consumer.lane}") for consumer in self.consumers
+        ]
+        self._sweeping = [
+            asyncio.create_task(self._keep("sweep", self.sweeping.sweep, every=self.sweep_every)),
+            asyncio.create_task(self._keep("full_pass", self.sweeping.full_pass, every=FULL_PASS_EVERY)),
+        ]
+        log.info("worker_started", lanes=[consumer.lane for consumer in self.consumers])
+
+    async def stop(self) -> None:
+        """No new claims; handlers finish within the grace period or give their jobs back; beats go on until the end."""
+        log.info("worker_stopping")
+        await asyncio.gather(*(consumer.stop() for consumer in self.consumers))
+        await _end(self._sweeping)
+        await asyncio.gather(*self._consuming)
+        await asyncio.gather(*(consumer.drain(at_most=self.grace) for consumer in self.consumers))
+        await self.heart.stop()
+        log.info("worker_stopped")
+
+    async def _keep(self, name: str, turn: object, *, every: timedelta) -> None:
+        assert callable(turn)
+        await keep_going(name, turn, every=every, deadline=max(every, timedelta(seconds=60)), metrics=self.metrics)
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,324 @@
+"""`Database`: transactions, and the wall around each tenant."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+
+from app.domain.documents import Document
+from app.domain.errors import Invalid, NotFound
+from app.domain.ids import DocumentId, JobId, KeyId, TenantId, uuid7
+from app.domain.jobs import Job
+from app.domain.keys import ApiKey
+from app.domain.leases import Lease
+from app.domain.tenants import TenantState
+from app.ports.database import Tx
+from tests.support.rig import Rig, done, fail, new_document, new_job, new_key, new_page, release
+
+
+class Boom(Exception):
+    """What goes wrong in the middle of a transaction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ids:
+    """What to ask for: what another tenant has, or what nobody has."""
+
+    document: DocumentId
+    job: JobId
+    key: KeyId
+    sha256: str
+    secret: bytes
+    tenant: TenantId
+
+    @property
+    def lease(self) -> Lease:
+        return Lease(tenant_id=self.tenant, job_id=self.job, attempt=1)
+
+
+Call = Callable[[Tx, Ids], Awaitable[object]]
+
+CALLS: dict[str, Call] = {
+    "keys.with_secret": lambda tx, ids: tx.keys.with_secret(ids.secret),
+    "keys.revoke": lambda tx, ids: tx.keys.revoke(ids.key),
+    "keys.touch": lambda tx, ids: tx.keys.touch(ids.key),
+    "documents.get": lambda tx, ids: tx.documents.get(ids.document),
+    "documents.with_bytes": lambda tx, ids: tx.documents.with_bytes(ids.sha256),
+    "documents.set_page_count": lambda tx, ids: tx.documents.set_page_count(ids.document, 7),
+    "documents.remove": lambda tx, ids: tx.documents.remove(ids.document),
+    "pages.replace": lambda tx, ids: tx.pages.replace(ids.document, [new_page()]),
+    "pages.replace with none": lambda tx, ids: tx.pages.replace(ids.document, []),
+    "pages.all": lambda tx, ids: tx.pages.all(ids.document),
+    "pages.get": lambda tx, ids: tx.pages.get(ids.document, 1),
+    "jobs.add": lambda tx, ids: tx.jobs.add(new_job(document_id=ids.document)),
+    "jobs.get": lambda tx, ids: tx.jobs.get(ids.job),
+    "jobs.newest": lambda tx, ids: tx.jobs.newest(document_ids=[ids.document]),
+    "jobs.attempts": lambda tx, ids: tx.jobs.attempts(ids.job),
+    "jobs.cancel": lambda tx, ids: tx.jobs.cancel(ids.job),
+    "jobs.settle": lambda tx, ids: tx.jobs.settle(done(ids.lease)),
+}
+
+READS_AND_WRITES: dict[str, Call] = CALLS | {
+    "tenant.add": lambda tx, _: tx.tenant.add(),
+    "tenant.get": lambda tx, _: tx.tenant.get(),
+    "tenant.set_state": lambda tx, _: tx.tenant.set_state(TenantState.SUSPENDED),
+    "keys.all": lambda tx, _: tx.keys.all(),
+    "keys.add": lambda tx, ids: tx.keys.add(new_key(ids.tenant)),
+    "documents.add": lambda tx, ids: tx.documents.add(new_document(ids.tenant)),
+    "documents.newest": lambda tx, _: tx.documents.newest(limit=10),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Furnished:
+    """A tenant with one of everything."""
+
+    tenant: TenantId
+    document: Document
+    job: Job
+    key: ApiKey
+
+    @property
+    def ids(self) -> Ids:
+        return Ids(
+            document=self.document.id,
+            job=self.job.id,
+            key=self.key.id,
+            sha256=self.document.sha256,
+            secret=self.key.secret_sha256,
+            tenant=self.tenant,
+        )
+
+
+def unknown(tenant: TenantId) -> Ids:
+    return Ids(
+        document=DocumentId(uuid7()),
+        job=JobId(uuid7()),
+        key=KeyId(uuid7()),
+        sha256="0" * 64,
+        secret=b"unknown",
+        tenant=tenant,
+    )
+
+
+async def furnished(rig: Rig, name: str) -> Furnished:
+    """Its job is claimed for the second time."""
+    tenant = await rig.tenant(name)
+    document = await rig.document(tenant)
+    job = await rig.enqueue(tenant, document_id=document.id)
+    await rig.settle(release(await rig.lease(job)))
+    await rig.lease(job)
+    async with rig.database.begin(tenant) as tx:
+        await tx.pages.replace(document.id, [new_page()])
+    return Furnished(tenant=tenant, document=document, job=job, key=await rig.key(tenant))
+
+
+async def contents(rig: Rig, tenant: TenantId) -> tuple[object, ...]:
+    """Everything that a tenant can see."""
+    async with rig.database.begin(tenant) as tx:
+        documents = await tx.documents.newest(limit=100)
+        jobs = await tx.jobs.newest()
+        return (
+            await tx.tenant.get(),
+            await tx.keys.all(),
+            documents,
+            [await tx.pages.all(document.id) for document in documents],
+            jobs,
+            [await tx.jobs.attempts(job.id) for job in jobs],
+        )
+
+
+async def answer(rig: Rig, tenant: TenantId, call: Call, ids: Ids) -> object:
+    """What a call returns, or the class of what it raises."""
+    try:
+        async with rig.database.begin(tenant) as tx:
+            return await call(tx, ids)
+    except NotFound:
+        return NotFound
+
+
+class DatabaseSuite:
+    async def test_leaving_the_context_commits(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        document = new_document(tenant)
+        async with rig.database.begin(tenant) as tx:
+            assert tx.tenant_id == tenant
+            assert await tx.documents.add(document) == document
+            assert await tx.documents.get(document.id) == document
+        async with rig.database.begin(tenant) as tx:
+            assert await tx.documents.get(document.id) == document
+
+    async def test_an_exception_rolls_back_everything(self, rig: Rig) -> None:
+        acme = await furnished(rig, "acme")
+        before = await contents(rig, acme.tenant)
+        with pytest.raises(Boom):
+            async with rig.database.begin(acme.tenant) as tx:
+                await tx.tenant.set_state(TenantState.SUSPENDED)
+                await tx.keys.revoke(acme.key.id)
+                await tx.documents.add(new_document(acme.tenant))
+                await tx.pages.replace(acme.document.id, [])
+                await tx.jobs.add(new_job())
+                await tx.jobs.settle(done(Lease(tenant_id=acme.tenant, job_id=acme.job.id, attempt=2)))
+                await tx.documents.remove(acme.document.id)
+                raise Boom
+        assert await contents(rig, acme.tenant) == before
+
+    async def test_a_cancelled_transaction_rolls_back(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        document, written = new_document(tenant), asyncio.Event()
+
+        async def write() -> None:
+            async with rig.database.begin(tenant) as tx:
+                await tx.documents.add(document)
+                written.set()
+                await asyncio.Event().wait()
+
+        async with asyncio.timeout(10):
+            writer = asyncio.create_task(write())
+            await written.wait()
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+            async with rig.database.begin(tenant) as tx:
+                assert await tx.documents.get(document.id) is None
+                assert await tx.documents.add(document) == document
+
+    async def test_others_see_nothing_before_the_commit(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        document, job = new_document(tenant), new_job()
+        async with asyncio.timeout(10), rig.database.begin(tenant) as tx:
+            await tx.documents.add(document)
+            await tx.jobs.add(job)
+            async with rig.database.begin(tenant) as other:
+                assert await other.documents.newest(limit=10) == []
+                assert await other.jobs.get(job.id) is None
+        async with rig.database.begin(tenant) as tx:
+            assert await tx.documents.newest(limit=10) == [document]
+
+    async def test_writers_at_the_same_time_lose_nothing(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        documents = await asyncio.gather(*(rig.document(tenant) for _ in range(8)))
+        async with rig.database.begin(tenant) as tx:
+            found = await tx.documents.newest(limit=100)
+        assert {document.id for document in found} == {document.id for document in documents}
+
+    @pytest.mark.parametrize("name", ["", "A", "acme corp", "acme/bolt", "../acme", "-acme", "acme\n", "a" * 64, "é"])
+    async def test_a_malformed_tenant_is_refused(self, rig: Rig, name: str) -> None:
+        with pytest.raises(Invalid):
+            async with rig.database.begin(TenantId(name)):
+                pass
+
+    async def test_a_tenant_sees_its_own_rows_alone(self, rig: Rig) -> None:
+        acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
+        for mine in (acme, bolt):
+            async with rig.database.begin(mine.tenant) as tx:
+                assert [tenant.id for tenant in [await tx.tenant.get()] if tenant] == [mine.tenant]
+                assert [key.id for key in await tx.keys.all()] == [mine.key.id]
+                assert [document.id for document in await tx.documents.newest(limit=10)] == [mine.document.id]
+                assert [job.id for job in await tx.jobs.newest()] == [mine.job.id]
+
+    @pytest.mark.parametrize("name", CALLS)
+    async def test_a_foreign_id_looks_like_an_unknown_one(self, rig: Rig, name: str) -> None:
+        acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
+        before = await contents(rig, acme.tenant)
+        foreign = await answer(rig, bolt.tenant, CALLS[name], acme.ids)
+        assert foreign == await answer(rig, bolt.tenant, CALLS[name], unknown(bolt.tenant))
+        assert await contents(rig, acme.tenant) == before
+
+    async def test_the_lease_of_another_tenant_is_not_settled(self, rig: Rig) -> None:
+        acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
+        before = await contents(rig, acme.tenant)
+        async with rig.database.begin(bolt.tenant) as tx:
+            assert not await tx.jobs.settle(fail(Lease(tenant_id=acme.tenant, job_id=acme.job.id, attempt=2)))
+        assert await contents(rig, acme.tenant) == before
+
+    async def test_a_settle_leaves_the_transaction_where_it_was(self, rig: Rig) -> None:
+        acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
+        async with rig.database.begin(bolt.tenant) as tx:
+            await tx.jobs.settle(fail(Lease(tenant_id=acme.tenant, job_id=acme.job.id, attempt=2)))
+            assert await tx.documents.get(acme.document.id) is None
+            assert await tx.documents.get(bolt.document.id) is not None
+
+    async def test_a_row_of_another_tenant_is_not_written(self, rig: Rig) -> None:
+        acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")
+        document, key = new_document(acme), new_key(acme)
+        with suppress(Exception):
+            async with rig.database.begin(bolt) as tx:
+                await tx.documents.add(document)
+        with suppress(Exception):
+            async with rig.database.begin(bolt) as tx:
+                await tx.keys.add(key)
+        async with rig.database.begin(acme) as tx:
+            assert await tx.documents.get(document.id) is None
+            assert await tx.keys.all() == []
+
+    async def test_the_same_id_under_two_tenants_is_two_rows(self, rig: Rig) -> None:
+        acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")
+        document = await rig.document(acme)
+        job = await rig.enqueue(acme)
+        assert (await rig.document(bolt, id=document.id, sha256=document.sha256)).tenant_id == bolt
+        await rig.lease(await rig.enqueue(bolt, id=job.id))
+        assert (await rig.again(job)).attempts == 0
+        assert await rig.remove(document)
+        async with rig.database.begin(bolt) as tx:
+            assert await tx.documents.get(document.id) is not None
+
+    async def test_without_a_tenant_no_row_is_visible(self, rig: Rig) -> None:
+        await furnished(rig, "acme")
+        counts = await rig.tenantless_counts()
+        assert counts.keys() >= {"tenants", "api_keys", "documents", "pages", "jobs", "job_attempts"}
+        assert not any(counts.values())
+
+    @pytest.mark.parametrize("name", READS_AND_WRITES)
+    async def test_a_transaction_that_is_over_refuses_to_work(self, rig: Rig, name: str) -> None:
+        acme = await furnished(rig, "acme")
+        before = await contents(rig, acme.tenant)
+        async with rig.database.begin(acme.tenant) as tx:
+            pass
+        with pytest.raises(RuntimeError):
+            await READS_AND_WRITES[name](tx, acme.ids)
+        assert await contents(rig, acme.tenant) == before
+
+    async def test_a_transaction_that_failed_refuses_to_work(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        with pytest.raises(Boom):
+            async with rig.database.begin(tenant) as tx:
+                raise Boom
+        with pytest.raises(RuntimeError):
+            await tx.documents.add(new_document(tenant))
+
+    async def test_a_tenant_is_registered_once(self, rig: Rig) -> None:
+        async with rig.database.begin(TenantId("acme")) as tx:
+            assert await tx.tenant.get() is None
+            assert await tx.tenant.add()
+        async with rig.database.begin(TenantId("acme")) as tx:
+            assert not await tx.tenant.add()
+            tenant = await tx.tenant.get()
+        assert tenant is not None
+        assert (tenant.id, tenant.state) == ("acme", TenantState.ACTIVE)
+
+    async def test_a_tenant_is_suspended_and_resumed(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        for state in (TenantState.SUSPENDED, TenantState.ACTIVE):
+            async with rig.database.begin(tenant) as tx:
+                assert await tx.tenant.set_state(state)
+            async with rig.database.begin(tenant) as tx:
+                found = await tx.tenant.get()
+            assert found is not None
+            assert found.state is state
+
+    async def test_the_state_of_an_unknown_tenant_can_not_be_set(self, rig: Rig) -> None:
+        async with rig.database.begin(TenantId("acme")) as tx:
+            assert not await tx.tenant.set_state(TenantState.SUSPENDED)
+
+    @pytest.mark.parametrize("name", ["documents.add", "keys.add", "jobs.add"])
+    async def test_nothing_is_added_under_an_unregistered_tenant(self, rig: Rig, name: str) -> None:
+        adds: dict[str, Callable[[Tx], Awaitable[object]]] = {
+            "documents.add": lambda tx: tx.documents.add(new_document(TenantId("acme"))),
+            "keys.add": lambda tx: tx.keys.add(new_key(TenantId("acme"))),
+            "jobs.add": lambda tx: tx.jobs.add(new_job()),
+        }
+        with pytest.raises(NotFound):
+            async with rig.database.begin(TenantId("acme")) as tx:
+                await adds[name](tx)

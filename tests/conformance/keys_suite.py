@@ -1,0 +1,68 @@
+"""`Keys`: found by the hash of the secret, in their own tenant alone."""
+
+from datetime import UTC, datetime, timedelta
+
+from app.domain.ids import KeyId, uuid7
+from tests.support.rig import SECOND, Rig, new_key
+
+
+class KeysSuite:
+    async def test_a_key_is_found_by_the_hash_of_its_secret(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        key = new_key(tenant, expires_at=datetime.now(UTC) + timedelta(days=1))
+        async with rig.database.begin(tenant) as tx:
+            await tx.keys.add(key)
+        async with rig.database.begin(tenant) as tx:
+            assert await tx.keys.with_secret(key.secret_sha256) == key
+            assert await tx.keys.with_secret(b"another") is None
+            assert await tx.keys.all() == [key]
+
+    async def test_a_key_is_not_found_under_another_tenant(self, rig: Rig) -> None:
+        acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")
+        key = await rig.key(acme)
+        async with rig.database.begin(bolt) as tx:
+            assert await tx.keys.with_secret(key.secret_sha256) is None
+            assert await tx.keys.all() == []
+
+    async def test_a_revoked_key_is_found_and_no_longer_valid(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        key, other = await rig.key(tenant), await rig.key(tenant)
+        async with rig.database.begin(tenant) as tx:
+            assert await tx.keys.revoke(key.id)
+        async with rig.database.begin(tenant) as tx:
+            revoked = await tx.keys.with_secret(key.secret_sha256)
+            assert await tx.keys.with_secret(other.secret_sha256) == other
+        assert revoked is not None
+        assert not revoked.valid_at(key.created_at)
+
+    async def test_revoking_twice_keeps_the_first_time(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        key = await rig.key(tenant)
+        times = []
+        for _ in range(2):
+            async with rig.database.begin(tenant) as tx:
+                assert await tx.keys.revoke(key.id)
+                times += [found.revoked_at for found in await tx.keys.all()]
+            await rig.advance(SECOND)
+        assert times[0] is not None
+        assert times[1] is not None
+        # Where a rig makes time pass by shifting what is stored, the first time may be shifted, but to no later one.
+        assert times[1] <= times[0]
+
+    async def test_an_unknown_key_can_not_be_revoked(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        async with rig.database.begin(tenant) as tx:
+            assert not await tx.keys.revoke(KeyId(uuid7()))
+
+    async def test_the_use_of_a_key_is_noted(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        key, other = await rig.key(tenant), await rig.key(tenant)
+        async with rig.database.begin(tenant) as tx:
+            await tx.keys.touch(key.id)
+        async with rig.database.begin(tenant) as tx:
+            used = await tx.keys.with_secret(key.secret_sha256)
+            unused = await tx.keys.with_secret(other.secret_sha256)
+        assert used is not None
+        assert used.last_used_at is not None
+        assert unused is not None
+        assert unused.last_used_at is None

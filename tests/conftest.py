@@ -1,0 +1,32 @@
+"""What every test may ask for: a database of its own, on a real server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from app.adapters.postgres.engine import Engine
+from tests.support.databases import Cloned, Databases
+
+
+@pytest.fixture(scope="session")
+def databases() -> Iterator[Databases]:
+    databases = Databases()
+    asyncio.run(databases.start())
+    yield databases
+    databases.close()
+
+
+@pytest.fixture
+async def cloned(databases: Databases) -> AsyncIterator[Cloned]:
+    async with databases.clone() as cloned:
+        yield cloned
+
+
+@pytest.fixture
+async def engine(cloned: Cloned) -> AsyncIterator[Engine]:
+    """A pool as the application has it; at the end no connection is out, and none is idle in a transaction."""
+    engine = Engine(cloned.app_url, pool_size=10, name="test")
+    yield engine
+    assert engine.checked_out() == 0
+    await engine.close()

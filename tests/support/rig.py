@@ -1,0 +1,212 @@
+"""An empty store for one test, how time passes in it, and the steps that the tests share."""
+
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from app.adapters.memory.database import MemoryDatabase
+from app.adapters.memory.leases import MemoryLeases
+from app.adapters.memory.store import MemoryStore
+from app.adapters.memory.sweeps import MemorySweeps
+from app.domain.documents import Document
+from app.domain.doorbells import Ring
+from app.domain.ids import DocumentId, JobId, KeyId, TenantId, tenant_id, uuid7
+from app.domain.jobs import Attempt, AttemptOutcome, Job, JobError, JobState, NewJob
+from app.domain.keys import ApiKey, digest, new_secret
+from app.domain.leases import Beat, Claim, ClaimedJob, Lease, Pulse, Settlement
+from app.domain.pages import Page, Source, Word
+from app.domain.tenants import TenantState
+from app.ports.database import Database
+from app.ports.leases import Leases
+from app.ports.sweeps import Sweeps
+
+LEASE = timedelta(seconds=60)
+SECOND = timedelta(seconds=1)
+KIND = "ocr"
+OOPS = JobError(code="oops", message="it did not work")
+
+
+class Rig(ABC):
+    """What a suite needs of an adapter."""
+
+    database: Database
+    leases: Leases
+    sweeps: Sweeps
+
+    @abstractmethod
+    async def advance(self, delta: timedelta) -> None:
+        """Let time pass for everything that is stored."""
+
+    @abstractmethod
+    async def tenantless_counts(self) -> dict[str, int]:
+        """For each tenant table, how many rows are visible where no tenant was set."""
+
+    async def tenant(self, name: str = "acme") -> TenantId:
+        async with self.database.begin(tenant_id(name)) as tx:
+            assert await tx.tenant.add()
+        return tenant_id(name)
+
+    async def suspend(self, tenant: TenantId) -> None:
+        async with self.database.begin(tenant) as tx:
+            assert await tx.tenant.set_state(TenantState.SUSPENDED)
+
+    async def resume(self, tenant: TenantId) -> None:
+        async with self.database.begin(tenant) as tx:
+            assert await tx.tenant.set_state(TenantState.ACTIVE)
+
+    async def key(self, tenant: TenantId) -> ApiKey:
+        key = new_key(tenant)
+        async with self.database.begin(tenant) as tx:
+            await tx.keys.add(key)
+        return key
+
+    async def document(self, tenant: TenantId, **fields: Any) -> Document:
+        async with self.database.begin(tenant) as tx:
+            document = await tx.documents.add(new_document(tenant, **fields))
+        assert document is not None
+        return document
+
+    async def enqueue(self, tenant: TenantId, **fields: Any) -> Job:
+        async with self.database.begin(tenant) as tx:
+            job = await tx.jobs.add(new_job(**fields))
+        assert job is not None
+        return job
+
+    async def again(self, job: Job) -> Job:
+        """The job as it is now."""
+        async with self.database.begin(job.tenant_id) as tx:
+            found = await tx.jobs.get(job.id)
+        assert found is not None
+        return found
+
+    async def attempts(self, job: Job) -> list[Attempt]:
+        async with self.database.begin(job.tenant_id) as tx:
+            return await tx.jobs.attempts(job.id)
+
+    async def cancel(self, job: Job) -> Job | None:
+        async with self.database.begin(job.tenant_id) as tx:
+            return await tx.jobs.cancel(job.id)
+
+    async def remove(self, document: Document) -> bool:
+        async with self.database.begin(document.tenant_id) as tx:
+            return await tx.documents.remove(document.id)
+
+    async def pages(self, document: Document) -> list[Page]:
+        async with self.database.begin(document.tenant_id) as tx:
+            return await tx.pages.all(document.id)
+
+    async def claim(self, ring: Ring, *, worker: str = "worker", kinds: frozenset[str] = frozenset({KIND})) -> Claim:
+        (claim,) = await self.leases.claim([ring], worker=worker, lease=LEASE, kinds=kinds)
+        assert claim.ring == ring
+        return claim
+
+    async def claimed(self, job: Job, *, worker: str = "worker") -> ClaimedJob:
+        """Claim a job that can be."""
+        claim = await self.claim(ring_of(job), worker=worker, kinds=frozenset({job.kind}))
+        assert claim.job is not None, claim.outcome
+        return claim.job
+
+    async def lease(self, job: Job, *, worker: str = "worker") -> Lease:
+        return (await self.claimed(job, worker=worker)).lease
+
+    async def beat(self, lease: Lease) -> Beat:
+        (beat,) = await self.leases.beat([Pulse(lease=lease)], lease=LEASE)
+        return beat
+
+    async def settle(self, settlement: Settlement) -> bool:
+        (held,) = await self.leases.settle([settlement])
+        return held
+
+    async def expire(self, job: Job) -> None:
+        """Let the lease of a claimed job run out, and have it swept."""
+        await self.advance(LEASE + SECOND)
+        swept = await self.sweeps.sweep([job.tenant_id], limit=100)
+        assert [found.ring for found in swept if found.expired] == [ring_of(job)]
+
+
+class MemoryRig(Rig):
+    """Time stands still but for `advance`."""
+
+    def __init__(self) -> None:
+        self._now = datetime.now(UTC)
+        self.store = MemoryStore(clock=lambda: self._now)
+        self.database = MemoryDatabase(self.store)
+        self.leases = MemoryLeases(self.store)
+        self.sweeps = MemorySweeps(self.store)
+
+    async def advance(self, delta: timedelta) -> None:
+        self._now += delta
+
+    async def tenantless_counts(self) -> dict[str, int]:
+        return self.store.tables(TenantId("")).counts()
+
+
+def ring_of(job: Job) -> Ring:
+    return Ring(job.tenant_id, job.id)
+
+
+def new_job(**fields: Any) -> NewJob:
+    return NewJob(**{"id": JobId(uuid7()), "kind": KIND, "payload": {}} | fields)
+
+
+def new_document(tenant: TenantId, **fields: Any) -> Document:
+    identity = DocumentId(uuid7())
+    defaults = {
+        "id": identity,
+        "tenant_id": tenant,
+        "filename": "letter.pdf",
+        "media_type": "application/pdf",
+        "size": 1234,
+        "sha256": sha256(identity.bytes).hexdigest(),
+        "language": "eng",
+        "metadata": {},
+        "created_at": datetime.now(UTC),
+    }
+    return Document(**defaults | fields)
+
+
+def new_key(tenant: TenantId, **fields: Any) -> ApiKey:
+    defaults = {
+        "id": KeyId(uuid7()),
+        "tenant_id": tenant,
+        "name": "a key",
+        "secret_sha256": digest(new_secret()),
+        "created_at": datetime.now(UTC),
+    }
+    return ApiKey(**defaults | fields)
+
+
+def new_page(number: int = 1, *, text: str = "Dear Sir") -> Page:
+    """Its numbers are exact in any floating-point format."""
+    return Page(
+        number=number,
+        text=text,
+        source=Source.OCR,
+        confidence=0.875,
+        width=612.0,
+        height=792.0,
+        rotation=90,
+        language="eng",
+        words=(Word(text=text, box=(72.0, 72.5, 144.25, 90.0), confidence=0.75),),
+    )
+
+
+def done(lease: Lease) -> Settlement:
+    return Settlement(lease=lease, state=JobState.DONE, outcome=AttemptOutcome.DONE)
+
+
+def retry(lease: Lease, *, delay: timedelta = SECOND, error: JobError = OOPS) -> Settlement:
+    return Settlement(lease=lease, state=JobState.QUEUED, outcome=AttemptOutcome.RETRY, error=error, delay=delay)
+
+
+def fail(lease: Lease) -> Settlement:
+    return Settlement(lease=lease, state=JobState.FAILED, outcome=AttemptOutcome.FAIL, error=OOPS)
+
+
+def snooze(lease: Lease, *, delay: timedelta = SECOND) -> Settlement:
+    return Settlement(lease=lease, state=JobState.QUEUED, outcome=AttemptOutcome.SNOOZE, delay=delay)
+
+
+def release(lease: Lease) -> Settlement:
+    return Settlement(lease=lease, state=JobState.QUEUED, outcome=AttemptOutcome.RELEASE)
