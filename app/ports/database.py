@@ -25,12 +25,22 @@ class Database(Protocol):
 
 
 class Tx(Protocol):
-    tenant_id: TenantId
-    tenant: "TenantRow"
-    keys: "Keys"
-    documents: "Documents"
-    pages: "Pages"
-    jobs: "Jobs"
+    """An open transaction, of use until its context is left."""
+
+    @property
+    def tenant(self) -> "TenantRow": ...
+
+    @property
+    def keys(self) -> "Keys": ...
+
+    @property
+    def documents(self) -> "Documents": ...
+
+    @property
+    def pages(self) -> "Pages": ...
+
+    @property
+    def jobs(self) -> "Jobs": ...
 
 
 class TenantRow(Protocol):
@@ -96,7 +106,7 @@ class Documents(Protocol):
 
 class Pages(Protocol):
     async def replace(self, document_id: DocumentId, pages: Sequence[Page]) -> None:
-        """The document has exactly these pages from now on."""
+        """The document has exactly these pages from now on. Raises NotFound when there is no such document."""
         ...
 
     async def all(self, document_id: DocumentId) -> list[Page]:

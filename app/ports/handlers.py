@@ -14,7 +14,8 @@ class Reporter(Protocol):
 
 
 class Handler(Protocol):
-    kind: str
+    @property
+    def kind(self) -> str: ...
 
     async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
         """Do the work with no transaction open, and say how it ended.

@@ -28,7 +28,7 @@ class OpenFile(Protocol):
     def pages(self, numbers: range | None = None) -> AsyncIterator[Page]:
         """Each page in order, as soon as it is read; `numbers` (from 1) restricts them.
 
-        Raises DocumentFault where the file is to blame; ConnectionResetError when the reader died under it.
+        Raises DocumentFault where the file is to blame; ConnectionResetError when recognition was closed under it.
         """
         ...
 

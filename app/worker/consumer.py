@@ -9,7 +9,7 @@ import structlog
 from app.domain.errors import Unavailable
 from app.domain.leases import ClaimedJob
 from app.ports.doorbell import Delivery, Doorbell
-from app.services.execution import Execution, Interruption
+from app.services.execution import Execution
 from app.telemetry import Metrics
 from app.worker.heart import Heart
 from app.worker.holds import monotonic
@@ -63,8 +63,8 @@ class Consumer:
             except Unavailable as error:
                 log.warning("consumer_waits", lane=self.lane, reason=str(error))
                 await asyncio.sleep(BACK_OFF.total_seconds())
-            except Exception as error:  # a consumer that dies is a lane that stands still
-                log.error("consumer_failed", lane=self.lane, exc_info=error)
+            except Exception:  # a consumer that dies is a lane that stands still
+                log.exception("consumer_failed", lane=self.lane)
                 await asyncio.sleep(BACK_OFF.total_seconds())
             else:
                 self._metrics.loop_succeeded(f"consumer:{self.lane}")
@@ -74,13 +74,10 @@ class Consumer:
         self._stopping.set()
         await self._doorbell.stop_answering()
 
-    async def drain(self, *, at_most: timedelta) -> None:
-        """Let handlers finish; those that don't give their jobs back."""
+    async def drain(self, *, at_most: timedelta | None = None) -> None:
+        """Let what runs come to its end."""
         if self._running:
-            await asyncio.wait(self._running, timeout=at_most.total_seconds())
-        self._heart.interrupt_all(Interruption.STOPPING)
-        if self._running:
-            await asyncio.wait(self._running)
+            await asyncio.wait(self._running, timeout=None if at_most is None else at_most.total_seconds())
 
     async def _turn(self) -> None:
         free = await self._free_slots()
@@ -118,8 +115,8 @@ class Consumer:
         with self._heart.hold(job.lease, claimed_at=claimed_at) as hold:
             try:
                 await self._execution.run(job, hold)
-            except Exception as error:  # the lease runs out and the sweeper takes over
-                log.error("attempt_failed", job_id=str(job.lease.job_id), exc_info=error)
+            except Exception:  # the lease runs out and the sweeper takes over
+                log.exception("attempt_failed", job_id=str(job.lease.job_id))
 
     async def _idle(self) -> None:
         """The queue answers empty: look whether bells were lost, sooner than the sweep would."""

@@ -79,8 +79,8 @@ class Heart:
         except (Unavailable, TimeoutError) as error:
             log.warning("beat_failed", leases=len(pulses), reason=str(error) or "timed out")
             return
-        except Exception as error:  # the heart must go on: without it every lease of this worker runs out
-            log.error("beat_failed", leases=len(pulses), exc_info=error)
+        except Exception:  # the heart must go on: without it every lease of this worker runs out
+            log.exception("beat_failed", leases=len(pulses))
             return
         _answer(beats, holds=holds, pulses={pulse.lease: pulse for pulse in pulses}, sent_at=now)
 

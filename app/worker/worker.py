@@ -1,12 +1,13 @@
 """The worker: a consumer for each lane, a heart, a sweeper; and how they stop."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 import structlog
 
+from app.services.execution import Interruption
 from app.services.sweeping import Sweeping
 from app.telemetry import Metrics
 from app.worker.consumer import Consumer
@@ -47,11 +48,12 @@ class Worker:
         await _end(self._sweeping)
         await asyncio.gather(*self._consuming)
         await asyncio.gather(*(consumer.drain(at_most=self.grace) for consumer in self.consumers))
+        self.heart.interrupt_all(Interruption.STOPPING)
+        await asyncio.gather(*(consumer.drain() for consumer in self.consumers))
         await self.heart.stop()
         log.info("worker_stopped")
 
-    async def _keep(self, name: str, turn: object, *, every: timedelta) -> None:
-        assert callable(turn)
+    async def _keep(self, name: str, turn: Callable[[], Awaitable[object]], *, every: timedelta) -> None:
         await keep_going(name, turn, every=every, deadline=max(every, timedelta(seconds=60)), metrics=self.metrics)
 
 

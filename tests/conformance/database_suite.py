@@ -139,12 +139,23 @@ async def answer(rig: Rig, tenant: TenantId, call: Call, ids: Ids) -> object:
         return NotFound
 
 
+async def change_everything_and_fail(rig: Rig, mine: Furnished) -> None:
+    async with rig.database.begin(mine.tenant) as tx:
+        await tx.tenant.set_state(TenantState.SUSPENDED)
+        await tx.keys.revoke(mine.key.id)
+        await tx.documents.add(new_document(mine.tenant))
+        await tx.pages.replace(mine.document.id, [])
+        await tx.jobs.add(new_job())
+        assert await tx.jobs.settle(done(Lease(tenant_id=mine.tenant, job_id=mine.job.id, attempt=2)))
+        assert await tx.documents.remove(mine.document.id)
+        raise Boom
+
+
 class DatabaseSuite:
     async def test_leaving_the_context_commits(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         document = new_document(tenant)
         async with rig.database.begin(tenant) as tx:
-            assert tx.tenant_id == tenant
             assert await tx.documents.add(document) == document
             assert await tx.documents.get(document.id) == document
         async with rig.database.begin(tenant) as tx:
@@ -154,15 +165,7 @@ class DatabaseSuite:
         acme = await furnished(rig, "acme")
         before = await contents(rig, acme.tenant)
         with pytest.raises(Boom):
-            async with rig.database.begin(acme.tenant) as tx:
-                await tx.tenant.set_state(TenantState.SUSPENDED)
-                await tx.keys.revoke(acme.key.id)
-                await tx.documents.add(new_document(acme.tenant))
-                await tx.pages.replace(acme.document.id, [])
-                await tx.jobs.add(new_job())
-                await tx.jobs.settle(done(Lease(tenant_id=acme.tenant, job_id=acme.job.id, attempt=2)))
-                await tx.documents.remove(acme.document.id)
-                raise Boom
+            await change_everything_and_fail(rig, acme)
         assert await contents(rig, acme.tenant) == before
 
     async def test_a_cancelled_transaction_rolls_back(self, rig: Rig) -> None:

@@ -1,6 +1,7 @@
 """An empty store for one test, how time passes in it, and the steps that the tests share."""
 
-from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -27,20 +28,17 @@ KIND = "ocr"
 OOPS = JobError(code="oops", message="it did not work")
 
 
-class Rig(ABC):
+@dataclass(frozen=True, kw_only=True)
+class Rig:
     """What a suite needs of an adapter."""
 
     database: Database
     leases: Leases
     sweeps: Sweeps
-
-    @abstractmethod
-    async def advance(self, delta: timedelta) -> None:
-        """Let time pass for everything that is stored."""
-
-    @abstractmethod
-    async def tenantless_counts(self) -> dict[str, int]:
-        """For each tenant table, how many rows are visible where no tenant was set."""
+    advance: Callable[[timedelta], Awaitable[None]]
+    """Let time pass for everything that is stored."""
+    tenantless_counts: Callable[[], Awaitable[dict[str, int]]]
+    """For each tenant table, how many rows are visible where no tenant was set."""
 
     async def tenant(self, name: str = "acme") -> TenantId:
         async with self.database.begin(tenant_id(name)) as tx:
@@ -125,21 +123,25 @@ class Rig(ABC):
         assert [found.ring for found in swept if found.expired] == [ring_of(job)]
 
 
-class MemoryRig(Rig):
+def memory_rig() -> Rig:
     """Time stands still but for `advance`."""
+    now = datetime.now(UTC)
+    store = MemoryStore(clock=lambda: now)
 
-    def __init__(self) -> None:
-        self._now = datetime.now(UTC)
-        self.store = MemoryStore(clock=lambda: self._now)
-        self.database = MemoryDatabase(self.store)
-        self.leases = MemoryLeases(self.store)
-        self.sweeps = MemorySweeps(self.store)
+    async def advance(delta: timedelta) -> None:
+        nonlocal now
+        now += delta
 
-    async def advance(self, delta: timedelta) -> None:
-        self._now += delta
+    async def tenantless_counts() -> dict[str, int]:
+        return store.tables(TenantId("")).counts()
 
-    async def tenantless_counts(self) -> dict[str, int]:
-        return self.store.tables(TenantId("")).counts()
+    return Rig(
+        database=MemoryDatabase(store),
+        leases=MemoryLeases(store),
+        sweeps=MemorySweeps(store),
+        advance=advance,
+        tenantless_counts=tenantless_counts,
+    )
 
 
 def ring_of(job: Job) -> Ring:
@@ -147,12 +149,13 @@ def ring_of(job: Job) -> Ring:
 
 
 def new_job(**fields: Any) -> NewJob:
-    return NewJob(**{"id": JobId(uuid7()), "kind": KIND, "payload": {}} | fields)
+    defaults: dict[str, Any] = {"id": JobId(uuid7()), "kind": KIND, "payload": {}}
+    return NewJob(**defaults | fields)
 
 
 def new_document(tenant: TenantId, **fields: Any) -> Document:
     identity = DocumentId(uuid7())
-    defaults = {
+    defaults: dict[str, Any] = {
         "id": identity,
         "tenant_id": tenant,
         "filename": "letter.pdf",
@@ -167,7 +170,7 @@ def new_document(tenant: TenantId, **fields: Any) -> Document:
 
 
 def new_key(tenant: TenantId, **fields: Any) -> ApiKey:
-    defaults = {
+    defaults: dict[str, Any] = {
         "id": KeyId(uuid7()),
         "tenant_id": tenant,
         "name": "a key",

@@ -21,11 +21,14 @@ class Account:
         """We are root, and the server is somebody else."""
         return os.geteuid() != self.uid
 
-    def run(self, command: Sequence[str | Path], *, cwd: Path = Path("/")) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, command: Sequence[str | Path], *, cwd: Path = Path("/"), pass_fds: Sequence[int] = ()
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(  # noqa: S603 - the programs of the chosen PostgreSQL installation
             command,
             check=False,
             cwd=cwd,
+            pass_fds=pass_fds,
             env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -36,22 +36,23 @@ class Cluster:
     def data(self) -> Path:
         return self.places.data(self.binaries.major)
 
-    def initialise(self) -> None:
-        """In a directory of our own, then renamed: the initdb of a killed starter may still be at work in its own."""
+    def initialise(self, *, lock: int) -> None:
+        """Under a name of its own, then renamed: what has the final name is whole.
+
+        `lock` is the server lock: an initdb whose starter is killed keeps it, so no later start meets one at work.
+        """
+        for leftover in self.data.parent.glob(f"{self.data.name}.new.*"):
+            shutil.rmtree(leftover)
         if (self.data / "PG_VERSION").exists():
             return
         fresh = self.data.with_name(f"{self.data.name}.new.{os.getpid()}")
-        shutil.rmtree(fresh, ignore_errors=True)
         make_private(fresh, account=self.places.account)
-        done = self.places.account.run(self._initdb(fresh), cwd=fresh)
+        done = self.places.account.run(self._initdb(fresh), cwd=fresh, pass_fds=(lock,))
         if done.returncode:
-            shutil.rmtree(fresh, ignore_errors=True)
             raise Unavailable(f"initdb failed in {self.places.base}:\n{done.stdout[-2000:]}")
         fresh.rename(self.data)
         if self.durable:
             _sync(self.data.parent)
-        for leftover in self.data.parent.glob(f"{self.data.name}.new.*"):
-            shutil.rmtree(leftover, ignore_errors=True)
 
     def command(self) -> list[str]:
         """Settings stand on the command line, not in a file: the next start may be with others."""

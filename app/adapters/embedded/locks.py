@@ -3,7 +3,7 @@
 start   whoever is starting or stopping the server, one at a time
 users   shared by every process that uses the server
 keeper  the keeper alone
-server  handed down from the keeper to all that runs below it: free means that no process of the cluster is left
+server  handed down to initdb, and from the keeper to all that runs below it: free means nothing of them is left
 
 They are flock(2) locks on a local file system; a home on NFS is not supported.
 """
@@ -46,10 +46,10 @@ class Lock:
         return fd
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Iterator[int]:
         fd = self.take()
         try:
-            yield
+            yield fd
         finally:
             os.close(fd)
 

@@ -105,19 +105,20 @@ class EmbeddedPostgres:
         programs = binaries.find(self._pg_bin)
         programs = programs.for_account(self._places.account, shelf=self._places.shelf)
         cluster = Cluster(places=self._places, binaries=programs, durable=self._durable)
-        self._clear_the_way(cluster)
-        cluster.initialise()
+        self._wait_for_the_last(cluster)
+        with self._locks.server.held() as lock:
+            cluster.sweep()
+            cluster.initialise(lock=lock)
         before = self._start_keeper(cluster.command())
         if not self._is_up():
             raise Unavailable(f"PostgreSQL did not start; from {self._places.log}:\n{self._logged_since(before)}")
 
-    def _clear_the_way(self, cluster: Cluster) -> None:
+    def _wait_for_the_last(self, cluster: Cluster) -> None:
         if not self._locks.server.is_free():
             cluster.stop()
-        # Backends outlive a killed postmaster for a moment.
+        # Backends outlive a killed postmaster for a moment, an initdb its killed starter.
         if not self._locks.server.is_free_within(PATIENCE):
             raise Unavailable(f"an earlier PostgreSQL in {self._places.base} does not end: stop its processes")
-        cluster.sweep()
 
     def _start_keeper(self, command: list[str]) -> int:
         """The size of the log before. Our own pipes stay with us: a reader of our output must see its end."""

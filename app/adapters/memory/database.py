@@ -9,13 +9,13 @@ from app.adapters.memory.keys import MemoryKeys
 from app.adapters.memory.pages import MemoryPages
 from app.adapters.memory.store import MemoryStore, Session
 from app.adapters.memory.tenants import MemoryTenantRow
-from app.domain.ids import TenantId, tenant_id
+from app.domain import ids
+from app.domain.ids import TenantId
 from app.ports.database import Documents, Jobs, Keys, Pages, TenantRow, Tx
 
 
 class MemoryTx:
     def __init__(self, session: Session) -> None:
-        self.tenant_id = session.tenant_id
         self.tenant: TenantRow = MemoryTenantRow(session)
         self.keys: Keys = MemoryKeys(session)
         self.documents: Documents = MemoryDocuments(session)
@@ -28,9 +28,9 @@ class MemoryDatabase:
         self._store = store
 
     @asynccontextmanager
-    async def begin(self, tenant: TenantId) -> AsyncIterator[Tx]:
+    async def begin(self, tenant_id: TenantId) -> AsyncIterator[Tx]:
         async with AsyncExitStack() as stack:
-            session = Session(self._store, tenant_id(tenant), stack)
+            session = Session(self._store, ids.tenant_id(tenant_id), stack)
             try:
                 yield MemoryTx(session)
             finally:

@@ -1,10 +1,10 @@
 """What the memory adapters share: the tables of each tenant, replaced as a whole when a transaction commits.
 
-For development and tests: everything is lost with the process, and all callers run on one event loop.
+For development and tests: everything is lost with the process. Callers may be on several threads, each with a loop.
 """
 
 import asyncio
-from collections import defaultdict
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -73,7 +73,7 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], datetime] = utc_now) -> None:
         self.now = clock
         self._tables: dict[TenantId, Tables] = {}
-        self._locks: defaultdict[TenantId, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: dict[TenantId, threading.Lock] = {}
 
     def tables(self, tenant: TenantId) -> Tables:
         """What is committed, to be read only."""
@@ -85,11 +85,22 @@ class MemoryStore:
     @asynccontextmanager
     async def writing(self, tenant: TenantId) -> AsyncIterator[Tables]:
         """A copy for the only writer of the tenant; it replaces what is committed unless an exception comes first."""
-        async with self._locks[tenant]:
+        async with _held(self._locks.setdefault(tenant, threading.Lock())):
             copy = self.tables(tenant).copy()
             yield copy
             if copy.tenant is not None:
                 self._tables[tenant] = copy
+
+
+@asynccontextmanager
+async def _held(lock: threading.Lock) -> AsyncIterator[None]:
+    # Heartbeats come from a thread of their own, and an asyncio.Lock belongs to one loop.
+    while not lock.acquire(blocking=False):  # noqa: ASYNC110 -- so does an asyncio.Event
+        await asyncio.sleep(0.001)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class Session:

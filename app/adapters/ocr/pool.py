@@ -39,18 +39,27 @@ class Pool:
         self._idle: list[ChildProcess] = []
         self._living: set[ChildProcess] = set()
         self._endings: set[asyncio.Task[None]] = set()
+        self._birth = asyncio.Lock()
+        """Held from before a child exists until `close` could find it."""
         self._closed = False
 
     async def start(self) -> None:
         """Have every child ready: the first job is then no slower than the next."""
-        self._idle += await asyncio.gather(*(self._spawned() for _ in range(self._size - len(self._living))))
+        missing = self._size - len(self._living)
+        # All are waited for, also after a failure: none may be born once this has returned.
+        children = await asyncio.gather(*(self._spawned() for _ in range(missing)), return_exceptions=True)
+        self._idle += [child for child in children if isinstance(child, ChildProcess)]
+        for child in children:
+            if isinstance(child, BaseException):
+                raise child
 
     async def close(self) -> None:
         """End every child, working or not; returns when none is left."""
         self._closed = True
-        self._idle.clear()
-        for child in self._living:
-            child.kill()
+        async with self._birth:
+            self._idle.clear()
+            for child in self._living:
+                child.kill()
         while self._endings:
             await asyncio.wait(self._endings)
 
@@ -72,15 +81,19 @@ class Pool:
         return await self._spawned()
 
     async def _spawned(self) -> ChildProcess:
-        self._check_open()
-        child = await ChildProcess.spawn(self._setup)
-        # Known from its first moment, so that `close` finds it whatever happens below.
-        self._living.add(child)
-        ending = asyncio.create_task(self._bury(child))
-        self._endings.add(ending)
-        ending.add_done_callback(self._endings.discard)
-        await child.ready()
-        self._check_open()
+        async with self._birth:
+            self._check_open()
+            child = await ChildProcess.spawn(self._setup)
+            self._living.add(child)
+            ending = asyncio.create_task(self._bury(child))
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
+        try:
+            await child.ready()
+        except RuntimeError:
+            # Killed by `close` before it was ready?
+            self._check_open()
+            raise
         return child
 
     def _check_open(self) -> None:

@@ -1,0 +1,119 @@
+"""What the database must be like for the wall to stand, asked of its catalogue. Each fault says what is wrong."""
+
+from collections.abc import Awaitable, Callable
+
+import asyncpg
+from sqlalchemy import text
+
+from app.adapters.postgres import migrations
+from app.adapters.postgres.engine import Engine
+
+PUBLISHED = ("backlog", "tenants_with_due_work")
+"""The only SECURITY DEFINER functions there may be."""
+
+MINIMUM = 15
+
+# A table holds tenants' rows if it says whose they are; doorbells hold nothing worth protecting.
+TENANT_TABLES = """
+select c.oid, c.relname as name, c.relowner, c.relrowsecurity and c.relforcerowsecurity as walled
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
+where n.nspname = 'daira' and c.relkind in ('r', 'p') and c.relname <> 'doorbells'
+"""
+
+
+async def login_is_ordinary(engine: Engine) -> list[str]:
+    (me,) = await engine.call(
+        "select rolname as name, rolsuper, rolbypassrls from pg_roles where rolname = current_user"
+    )
+    faults = []
+    if me["rolsuper"]:
+        faults.append(f"the login {me['name']} is a superuser: row-level security does not bind it; use daira_app")
+    if me["rolbypassrls"]:
+        faults.append(f"the login {me['name']} has BYPASSRLS: use daira_app")
+    owners = await engine.call(
+        f"select distinct pg_get_userbyid(relowner) as owner, relowner = current_user::regrole as mine"  # noqa: S608
+        f" from ({TENANT_TABLES}) t where pg_has_role(current_user, relowner, 'member')"
+    )
+    for row in owners if not me["rolsuper"] else []:
+        what = "owns the tenant tables" if row["mine"] else f"is a member of their owner {row['owner']}"
+        faults.append(f"the login {me['name']} {what} and could switch their wall off: use daira_app")
+    return faults
+
+
+async def tables_are_walled(engine: Engine) -> list[str]:
+    open_tables = await engine.call(f"select name from ({TENANT_TABLES}) t where not walled order by 1")  # noqa: S608
+    faults = [f"table {row['name']} lacks ENABLE or FORCE ROW LEVEL SECURITY" for row in open_tables]
+    thin = await engine.call(
+        f"select t.name, k.permissive from ({TENANT_TABLES}) t cross join (values (true), (false)) k(permissive)"  # noqa: S608
+        " where not exists (select from pg_policy p where p.polrelid = t.oid and p.polpermissive = k.permissive"
+        " and p.polcmd = '*' and 'daira_app'::regrole = any (p.polroles)"
+        " and pg_get_expr(p.polqual, p.polrelid) like '%app.tenant_id%'"
+        " and pg_get_expr(p.polwithcheck, p.polrelid) like '%app.tenant_id%') order by 1, 2"
+    )
+    return faults + [
+        f"table {row['name']} lacks its {'permissive' if row['permissive'] else 'restrictive'} clamp policy"
+        for row in thin
+    ]
+
+
+async def nothing_looks_across(engine: Engine) -> list[str]:
+    views = await engine.call(
+        "select c.relname as name from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = 'daira' and (c.relkind = 'm' or c.relkind = 'v'"
+        " and not coalesce('security_invoker=true' = any (c.reloptions), false)) order by 1"
+    )
+    functions = await engine.call(
+        "select p.proname as name from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
+        " where n.nspname not in ('pg_catalog', 'information_schema') and p.prosecdef"
+        " and not (n.nspname = 'daira' and p.proname = any ($1)) order by 1",
+        list(PUBLISHED),
+    )
+    return [f"view {row['name']} runs with its owner's rights: make it security_invoker" for row in views] + [
+        f"function {row['name']} is SECURITY DEFINER and not one of the published two" for row in functions
+    ]
+
+
+async def row_security_cannot_be_switched_off(engine: Engine) -> list[str]:
+    """The probe: a login that the wall binds is refused, one that it doesn't reads on."""
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(text("set local row_security = off"))
+            await connection.execute(text("select from daira.jobs limit 1"))
+    except Exception as error:
+        if _refused(error):
+            return []
+        raise
+    return ["row_security = off does not raise an error for this login: it reads through the wall"]
+
+
+async def schema_is_at_head(engine: Engine) -> list[str]:
+    current, head = await migrations.current(engine), migrations.head()
+    return (
+        []
+        if current == head
+        else [f"the schema is at {current or 'nothing'}, this version needs {head}: daira migrate"]
+    )
+
+
+async def server_is_recent(engine: Engine) -> list[str]:
+    (row,) = await engine.call("select current_setting('server_version_num')::int / 10000 as major")
+    return [] if row["major"] >= MINIMUM else [f"PostgreSQL {row['major']} is too old: {MINIMUM} or later"]
+
+
+CHECKS: dict[str, Callable[[Engine], Awaitable[list[str]]]] = {
+    "server version": server_is_recent,
+    "ordinary login": login_is_ordinary,
+    "schema at head": schema_is_at_head,
+    "walled tables": tables_are_walled,
+    "nothing looks across": nothing_looks_across,
+    "row_security": row_security_cannot_be_switched_off,
+}
+
+
+def _refused(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, asyncpg.InsufficientPrivilegeError):
+            return True
+        error = error.__cause__
+    return False

@@ -1,0 +1,57 @@
+"""One ASGI program: routes where the role serves, a worker where it works, health in every role."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+
+from app import guard, local
+from app.bootstrap import open_runtime
+from app.settings import Role, Settings
+from app.telemetry import Metrics
+from app.web import errors
+from app.web.requests import Requests
+from app.web.routes import documents, health, jobs
+
+DESCRIPTION = "Upload a document, get its text. No accepted job is ever lost."
+
+
+def create_app(settings: Settings) -> FastAPI:
+    metrics = Metrics()
+    serves = settings.role is not Role.WORKER
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await guard.refuse_unsafe(settings)
+        async with local.with_database(settings) as located, open_runtime(located, metrics) as runtime:
+            app.state.runtime = runtime
+            if runtime.worker is not None:
+                runtime.worker.start()
+            yield
+            if runtime.worker is not None:
+                await runtime.worker.stop()
+
+    app = FastAPI(
+        title="Daira",
+        version="0.1.0",
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        openapi_url="/openapi.json" if serves else None,
+        docs_url="/docs" if serves else None,
+        redoc_url=None,
+    )
+    app.include_router(health.router)
+    if serves:
+        app.include_router(documents.router)
+        app.include_router(jobs.router)
+    errors.install(app)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["*"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Prefer", "X-Request-ID"],
+        )
+    app.add_middleware(Requests, metrics=metrics)
+    return app

@@ -1,0 +1,56 @@
+"""`daira doctor`: the start-up guard and every connection, one line each, in any environment."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+
+from rich.console import Console
+
+from app import guard, local
+from app.bootstrap import open_runtime
+from app.settings import Environment, Role, Settings
+from app.telemetry import Metrics
+
+
+def doctor() -> None:
+    """Check everything that production asks for, and that database, queue and blobs answer.
+
+    Exits with 1 on a fault. In development, what only production refuses is told but is no fault.
+    """
+    console = Console(soft_wrap=True, highlight=False)
+    failed = asyncio.run(_examine(console))
+    sys.exit(1 if failed else 0)
+
+
+async def _examine(console: Console) -> bool:
+    settings = Settings()
+    failed = False
+    async for name, faults, tolerated in _answers(settings):
+        mark = "[green]ok[/]   " if not faults else "[yellow]note[/] " if tolerated else "[red]FAULT[/]"
+        console.print(f"{mark} {name}" + "".join(f"\n        {fault}" for fault in faults))
+        failed = failed or (bool(faults) and not tolerated)
+    return failed
+
+
+async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bool]]:
+    """Name, faults, and whether they are tolerated here."""
+    development = settings.env is Environment.DEVELOPMENT
+    yield "settings", guard.settings_faults(settings), development
+    async with local.with_database(settings) as located:
+        for name, check in guard.checks(located).items():
+            if name != "settings":
+                tolerated = development and name == guard.NO_DEVELOPMENT_KEY
+                yield name, await guard.answer(name, check), tolerated
+        quiet = located.model_copy(update={"role": Role.WEB, "ocr": "null"})
+        async with open_runtime(quiet, Metrics()) as runtime:
+            for name, ping in runtime.pings.items():
+                yield f"{name} answers", await guard.answer(name, _as_check(ping)), False
+
+
+def _as_check(ping: object) -> guard.Check:
+    async def check() -> list[str]:
+        assert callable(ping)
+        await ping()
+        return []
+
+    return check

@@ -1,0 +1,63 @@
+"""The one program: commands by what they are for, faults as one line and an exit status.
+
+0 done · 1 failed · 2 wrong usage · 78 refused to start
+"""
+
+import sys
+
+import httpx
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from app.cli import administration, checks, operation, serving, uploads
+from app.client.client import ApiFault
+from app.domain.errors import DairaError
+
+app = typer.Typer(
+    name="daira",
+    help="Document processing that never loses a job: upload a document, get its text.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with `daira up`. Settings are DAIRA_ variables; .env.example describes them all.",
+)
+app.command("up", rich_help_panel="Start")(serving.up)
+app.command("serve", rich_help_panel="Start")(serving.serve)
+app.command("upload", rich_help_panel="Use")(uploads.upload)
+app.add_typer(operation.jobs, name="jobs", rich_help_panel="Use")
+app.command("backlog", rich_help_panel="Operate")(operation.backlog)
+app.command("sweep", rich_help_panel="Operate")(operation.sweep)
+app.command("doctor", rich_help_panel="Operate")(checks.doctor)
+app.command("migrate", rich_help_panel="Administer")(administration.migrate)
+app.add_typer(administration.db, name="db", rich_help_panel="Administer")
+app.add_typer(administration.tenant, name="tenant", rich_help_panel="Administer")
+app.add_typer(administration.key, name="key", rich_help_panel="Administer")
+
+
+def run() -> None:
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(1)
+    except ValidationError as error:
+        _say("; ".join(_setting_fault(fault["loc"], fault["msg"]) for fault in error.errors()))
+        sys.exit(2)
+    except (DairaError, ApiFault) as error:
+        _say(str(error))
+        sys.exit(1)
+    except httpx.TransportError as error:
+        _say(f"the service can't be reached ({error}): is it running? `daira up` starts one here")
+        sys.exit(1)
+
+
+def _say(fault: str) -> None:
+    Console(stderr=True).print(f"[bold red]daira:[/] {fault}", highlight=False, soft_wrap=True)
+
+
+def _setting_fault(location: tuple[int | str, ...], message: str) -> str:
+    name = "".join(f"DAIRA_{str(part).upper()}: " for part in location[:1])
+    return name + message.removeprefix("Value error, ")

@@ -1,0 +1,185 @@
+"""`daira up` for a newcomer's machine, `daira serve` for production."""
+
+import asyncio
+import fcntl
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvicorn
+from fastapi import FastAPI
+from rich.console import Console
+from typing_extensions import override
+
+from app import guard, local
+from app.asgi import create_app
+from app.bootstrap import open_runtime
+from app.cli.addresses import DEV_FILE
+from app.domain.errors import Conflict, DairaError, Unavailable
+from app.guard import DEVELOPMENT_KEY, DEVELOPMENT_TENANT
+from app.services.tenants import Tenants
+from app.settings import Environment, Role, Settings
+from app.telemetry import Metrics, set_up_logging
+
+HTTP_GRACE = 5
+"""Seconds that open requests get when the server stops; a long poll may be cut, and is asked again."""
+
+
+def up(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(help="Port. Default: 8000, or any free one.", min=0, max=65535)] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where everything is kept.", file_okay=False)] = None,
+) -> None:
+    """Everything on this machine, nothing to configure. Ctrl-C stops it, and your documents stay.
+
+    Starts a Postgres of its own (or uses DAIRA_DATABASE_URL), makes the tenant `dev` with a key,
+    serves the API and works on jobs.
+    """
+    settings = Settings()
+    folder = (data_dir or settings.data_dir).absolute()
+    settings = settings.model_copy(
+        update={"env": Environment.DEVELOPMENT, "role": Role.ALL, "host": host, "data_dir": folder}
+    )
+    set_up_logging(level="warning", human=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder), _listening(host, port) as listener:
+        asyncio.run(_up(settings, listener))
+
+
+def serve() -> None:
+    """The production entry: settings from the environment, the guard first.
+
+    DAIRA_ROLE says whether it serves (`web`), works (`worker`) or both (`all`).
+    """
+    settings = Settings()
+    human = settings.log_format == "text" or (settings.log_format == "auto" and sys.stderr.isatty())
+    set_up_logging(level=settings.log_level, human=human)
+    asyncio.run(guard.refuse_unsafe(settings))
+    with _listening(settings.host, settings.port) as listener:
+        server = _Server(create_app(settings), ready=lambda: None)
+        asyncio.run(server.serve(sockets=[listener]))
+    if not server.started:
+        sys.exit(1)
+
+
+async def _up(settings: Settings, listener: socket.socket) -> None:
+    async with AsyncExitStack() as stack:
+        with Console(stderr=True).status("Starting Postgres…"):
+            settings = await stack.enter_async_context(local.with_database(settings))
+        api_key = await _dev_key(settings)
+        dev_file = settings.data_dir / DEV_FILE
+        stack.callback(dev_file.unlink, missing_ok=True)
+
+        def ready() -> None:
+            url = f"http://{_shown(listener)}"
+            left = {
+                "url": url,
+                "tenant": DEVELOPMENT_TENANT,
+                "api_key": api_key,
+                "database_url": settings.database_url.get_secret_value(),
+            }
+            _write_private(dev_file, json.dumps(left))
+            _announce(url, api_key)
+
+        await _Server(create_app(settings), ready=ready).serve(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Tells when it serves."""
+
+    def __init__(self, app: FastAPI, *, ready: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app, log_config=None, access_log=False, timeout_graceful_shutdown=HTTP_GRACE, lifespan="on", ws="none"
+            )
+        )
+        self._ready = ready
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started:
+            self._ready()
+
+
+async def _dev_key(settings: Settings) -> str:
+    """The same key with each start, so that what has it goes on working."""
+    kept = settings.data_dir / "dev-key"
+    quiet = settings.model_copy(update={"role": Role.WEB, "ocr": "null"})
+    async with open_runtime(quiet, Metrics()) as runtime:
+        with suppress(Conflict):
+            await runtime.tenants.create(DEVELOPMENT_TENANT)
+        if kept.exists() and await _works(runtime.tenants, key := kept.read_text().strip()):
+            return key
+        key = await runtime.tenants.issue_key(DEVELOPMENT_TENANT, name=DEVELOPMENT_KEY)
+    _write_private(kept, key)
+    return key
+
+
+async def _works(tenants: Tenants, key: str) -> bool:
+    try:
+        await tenants.authenticate(key)
+    except DairaError:
+        return False
+    return True
+
+
+def _announce(url: str, api_key: str) -> None:
+    console = Console()
+    console.print(f"Daira is ready at [bold]{url}[/] (documentation: {url}/docs)", highlight=False, soft_wrap=True)
+    console.print(f"API key: {api_key}", highlight=False, soft_wrap=True)
+    console.print("Try:", highlight=False)
+    print(f'  curl -H "Authorization: Bearer {api_key}" -F file=@document.pdf {url}/v1/documents')
+    print("  daira upload --wait document.pdf", flush=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One `up` for a folder; the lock ends with the process, however that ends."""
+    lock = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(f"another `daira up` runs on {folder}: stop it, or choose another --data-dir") from None
+        (folder / DEV_FILE).unlink(missing_ok=True)
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _listening(host: str, port: int | None) -> Iterator[socket.socket]:
+    """Bound before anything is started: a port that is taken is told at once. Port None: 8000, or any free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, 8000 if port is None else port))
+        except OSError as error:
+            if port is not None:
+                raise Unavailable(f"can't listen on {host}:{port}: {error.strerror}; choose another port") from error
+            listener.bind((host, 0))
+        yield listener
+
+
+def _shown(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - an address to call, not to bind
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Whole or not at all, and for the owner's eyes alone."""
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    new.replace(path)

@@ -1,0 +1,97 @@
+"""The start-up guard: what would lose work or leak a tenant is refused in production, all of it named at once."""
+
+import sys
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from app.adapters.postgres.checks import CHECKS
+from app.adapters.postgres.database import PostgresDatabase
+from app.adapters.postgres.engine import Engine
+from app.domain.errors import DairaError
+from app.domain.ids import TenantId
+from app.settings import Environment, Settings
+
+REFUSED = 78
+"""The exit status: EX_CONFIG of sysexits.h."""
+
+DEVELOPMENT_TENANT = TenantId("dev")
+DEVELOPMENT_KEY = "daira up"
+"""The name of the key that `daira up` makes: known to whoever can read a developer's disk."""
+
+NO_DEVELOPMENT_KEY = "no development key"
+
+Check = Callable[[], Awaitable[list[str]]]
+
+log = structlog.get_logger()
+
+
+def checks(settings: Settings) -> dict[str, Check]:
+    """Every check by name; each answers with its faults."""
+
+    async def of_settings() -> list[str]:
+        return settings_faults(settings)
+
+    def on_database(check: Callable[[Engine], Awaitable[list[str]]]) -> Check:
+        return lambda: _with_engine(settings, check)
+
+    database = {} if settings.embedded or settings.memory_store else CHECKS | {NO_DEVELOPMENT_KEY: _no_development_key}
+    return {"settings": of_settings} | {name: on_database(check) for name, check in database.items()}
+
+
+async def faults(settings: Settings) -> list[str]:
+    found: list[str] = []
+    for name, check in checks(settings).items():
+        found += await answer(name, check)
+    return found
+
+
+async def answer(name: str, check: Check) -> list[str]:
+    """A check that can't be made is a fault too."""
+    try:
+        return await check()
+    except DairaError as error:
+        return [f"{name}: {error}"]
+    except Exception as error:  # noqa: BLE001 - one check that fails in an unforeseen way hides none of the others
+        return [f"{name}: could not be checked ({type(error).__name__}: {error})".replace("\n", " ")]
+
+
+async def refuse_unsafe(settings: Settings) -> None:
+    """In production: exit with status 78 and the whole list on standard error."""
+    if settings.env is not Environment.PRODUCTION:
+        return
+    if found := await faults(settings):
+        print(f"daira refuses to start in production, {len(found)} fault(s):", file=sys.stderr)  # noqa: T201
+        for fault in found:
+            print(f"  - {fault}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(REFUSED)
+
+
+def settings_faults(settings: Settings) -> list[str]:
+    unsafe = {
+        "DAIRA_DATABASE_URL is empty: the embedded Postgres is for development; name a server": settings.embedded,
+        "DAIRA_DATABASE_URL=memory:// loses all work on a restart; name a Postgres": settings.memory_store,
+        "DAIRA_QUEUE_URL=memory:// rings in one process only; use postgres://": settings.memory_queue,
+        "DAIRA_BLOB_URL=memory:// loses all documents on a restart; use file:// on a shared volume": (
+            settings.memory_blobs
+        ),
+        "DAIRA_BLOB_URL is empty: say where documents are kept": not settings.blob_url,
+        "DAIRA_DEBUG=true shows tracebacks to callers": settings.debug,
+        "DAIRA_CORS_ORIGINS=* lets any site call the API from a browser; list the origins": "*"
+        in settings.cors_origins,
+    }
+    return [fault for fault, present in unsafe.items() if present]
+
+
+async def _with_engine(settings: Settings, check: Callable[[Engine], Awaitable[list[str]]]) -> list[str]:
+    engine = Engine(settings.database_url.get_secret_value(), pool_size=0, name="guard")
+    try:
+        return await check(engine)
+    finally:
+        await engine.close()
+
+
+async def _no_development_key(engine: Engine) -> list[str]:
+    async with PostgresDatabase(engine).begin(DEVELOPMENT_TENANT) as tx:
+        keys = [key for key in await tx.keys.all() if key.name == DEVELOPMENT_KEY and key.revoked_at is None]
+    return ["tenant dev has the key of `daira up`: revoke it with `daira key revoke`"] if keys else []

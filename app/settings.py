@@ -1,0 +1,166 @@
+"""Every setting, read once at the top. An unknown DAIRA_ variable is an error: it is a typing mistake."""
+
+import os
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Self
+
+import platformdirs
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from app.domain.lanes import Lane
+
+PREFIX = "DAIRA_"
+OF_THE_CLIENT = frozenset({"DAIRA_URL", "DAIRA_API_KEY"})
+"""Read by `daira upload`, from the environment of whoever calls a service that runs elsewhere."""
+
+
+class Environment(StrEnum):
+    DEVELOPMENT = "development"
+    PRODUCTION = "production"
+
+
+class Role(StrEnum):
+    WEB = "web"
+    WORKER = "worker"
+    ALL = "all"
+
+
+def default_data_dir() -> Path:
+    """Root's must be reachable for the unprivileged account that runs its Postgres, which /root is not."""
+    return Path("/var/lib/daira") if os.geteuid() == 0 else platformdirs.user_data_path("daira")
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=".env", extra="forbid", frozen=True)
+
+    env: Environment = Field(
+        Environment.DEVELOPMENT, description="`production` refuses to start on anything that could lose work."
+    )
+    role: Role = Field(Role.ALL, description="`web` serves the API, `worker` runs jobs, `all` does both.")
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
+    data_dir: Path = Field(
+        default_factory=default_data_dir,
+        description="Where development keeps its database and documents. Default: the user's data folder.",
+    )
+    database_url: SecretStr = Field(
+        SecretStr(""),
+        description="`postgresql://daira_app:…@host/daira`, or `memory://`. Empty: an embedded Postgres.",
+    )
+    migration_database_url: SecretStr = Field(
+        SecretStr(""), description="As daira_owner; used by `daira migrate` and `daira db init` alone."
+    )
+    admin_database_url: SecretStr = Field(
+        SecretStr(""), description="As an administrator of the server; used by `daira db init` alone."
+    )
+    listen_url: SecretStr = Field(
+        SecretStr(""),
+        description="A direct connection for LISTEN where DATABASE_URL leads through a pooler. Empty: DATABASE_URL.",
+    )
+    queue_url: SecretStr = Field(
+        SecretStr(""), description="`postgres://…` or `memory://`. Empty: the main database is the queue too."
+    )
+    blob_url: str = Field(
+        "", description="`file:///path` or `memory://`. Empty: a folder of DATA_DIR.", examples=["file:///srv/daira"]
+    )
+    lanes: Annotated[dict[Lane, int], NoDecode] = Field(
+        {Lane.OCR: 2, Lane.LLM: 16, Lane.WEBHOOK: 16},
+        description="Jobs that a worker runs at a time, by lane; a lane left out is not worked on.",
+    )
+    pool_size: int = Field(10, ge=1, le=1000, description="Database connections for requests and handlers, each.")
+    lease_seconds: int = Field(60, ge=3, description="A job whose worker is silent for so long is given to another.")
+    sweep_seconds: int = Field(30, ge=1, description="Between looks for lost doorbells and lost workers.")
+    grace_seconds: int = Field(25, ge=0, description="What running jobs get to finish when the worker is stopped.")
+    max_upload_bytes: int = Field(100 * 1024 * 1024, ge=1, description="Of one document.")
+    max_pages: int = Field(2_000, ge=1, description="Of one document.")
+    ocr: str = Field("auto", pattern="^(auto|tesseract|null)$", description="The engine; `null` reads nothing.")
+    ocr_memory_bytes: int = Field(1536 * 1024 * 1024, ge=2**28, description="Of one reader process.")
+    ocr_page_seconds: int = Field(60, ge=1, description="For one page, before its reader is killed.")
+    tessdata: Path | None = Field(None, description="Folder of Tesseract's language models. Default: the installed.")
+    pg_bin: Path | None = Field(None, description="`bin` folder of another Postgres for the embedded server.")
+    pg_user: str | None = Field(None, description="The account that runs the embedded server when started by root.")
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Least level that is logged.")
+    log_format: str = Field("auto", pattern="^(auto|json|text)$", description="`auto`: text on a terminal, else JSON.")
+    debug: bool = Field(default=False, description="Tracebacks in answers; refused in production.")
+    cors_origins: Annotated[list[str], NoDecode] = Field(
+        [], description="Origins of browsers that may call the API, comma-separated; `*` is refused in production."
+    )
+
+    @field_validator("lanes", mode="before")
+    @classmethod
+    def _parse_lanes(cls, value: object) -> object:
+        """`ocr=2,llm=16`."""
+        if not isinstance(value, str):
+            return value
+        try:
+            pairs = [part.split("=") for part in value.split(",") if part.strip()]
+            return {Lane(lane.strip()): int(slots) for lane, slots in pairs}
+        except ValueError:
+            known = ", ".join(Lane)
+            raise ValueError(f"lanes look like `ocr=2,llm=16`, of {known}") from None
+
+    @field_validator("lanes")
+    @classmethod
+    def _check_lanes(cls, value: dict[Lane, int]) -> dict[Lane, int]:
+        if any(slots < 1 for slots in value.values()):
+            raise ValueError("a lane has at least one slot; leave it out to not work on it")
+        return value
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _parse_origins(cls, value: object) -> object:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, values: object) -> object:
+        known = {PREFIX + name.upper() for name in cls.model_fields} | OF_THE_CLIENT
+        unknown = sorted(name for name in os.environ if name.upper().startswith(PREFIX) and name.upper() not in known)
+        if unknown:
+            raise ValueError(f"unknown settings: {', '.join(unknown)}; .env.example lists all")
+        return values
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.memory_store and not self.memory_queue:
+            raise ValueError(
+                "DAIRA_DATABASE_URL=memory:// has no database to be the queue: set DAIRA_QUEUE_URL=memory://"
+            )
+        if self.memory_store and self.role is not Role.ALL:
+            raise ValueError("DAIRA_DATABASE_URL=memory:// is seen by one process alone: it needs DAIRA_ROLE=all")
+        return self
+
+    @property
+    def embedded(self) -> bool:
+        return not self.database_url.get_secret_value()
+
+    @property
+    def memory_store(self) -> bool:
+        return self.database_url.get_secret_value().startswith("memory:")
+
+    @property
+    def memory_queue(self) -> bool:
+        return self.queue_url.get_secret_value().startswith("memory:")
+
+    @property
+    def memory_blobs(self) -> bool:
+        return self.blob_url.startswith("memory:")
+
+    @property
+    def lease(self) -> timedelta:
+        return timedelta(seconds=self.lease_seconds)
+
+    @property
+    def sweep_every(self) -> timedelta:
+        return timedelta(seconds=self.sweep_seconds)
+
+    @property
+    def grace(self) -> timedelta:
+        return timedelta(seconds=self.grace_seconds)
+
+    @property
+    def ocr_page_timeout(self) -> timedelta:
+        return timedelta(seconds=self.ocr_page_seconds)

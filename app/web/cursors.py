@@ -1,0 +1,58 @@
+"""Cursors of listings: opaque to a client, refused when they are not ours."""
+
+import base64
+import binascii
+import json
+from datetime import datetime
+from uuid import UUID
+
+from app.domain.documents import Cursor
+from app.domain.errors import Invalid
+from app.domain.ids import DocumentId, JobId
+
+
+def of_document(created_at: datetime, document_id: DocumentId) -> str:
+    return _pack([created_at.isoformat(), str(document_id)])
+
+
+def document(cursor: str | None) -> Cursor | None:
+    if cursor is None:
+        return None
+    try:
+        created_at, document_id = _unpack(cursor)
+        moment = datetime.fromisoformat(created_at)
+        if moment.tzinfo is None:
+            raise _refused()
+        return Cursor(created_at=moment, id=DocumentId(UUID(document_id)))
+    except (ValueError, TypeError, AttributeError):
+        raise _refused() from None
+
+
+def of_job(job_id: JobId) -> str:
+    return _pack([str(job_id)])
+
+
+def job(cursor: str | None) -> JobId | None:
+    if cursor is None:
+        return None
+    try:
+        (job_id,) = _unpack(cursor)
+        return JobId(UUID(job_id))
+    except (ValueError, TypeError, AttributeError):
+        raise _refused() from None
+
+
+def _pack(parts: list[str]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).rstrip(b"=").decode()
+
+
+def _unpack(cursor: str) -> list[str]:
+    try:
+        parts: list[str] = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise ValueError from error
+    return parts
+
+
+def _refused() -> Invalid:
+    return Invalid("the cursor is not one that this listing gave", pointer="/cursor")

@@ -1,0 +1,60 @@
+"""What routes ask for: the runtime, the caller's tenant, ids that may be nonsense."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Path, Request
+
+from app.domain.errors import NotFound, Unauthorized
+from app.domain.ids import DocumentId, JobId, TenantId
+from app.services.documents import Documents
+from app.services.jobs import Jobs
+from app.services.tenants import Tenants
+from app.services.uploads import Uploads
+
+
+async def _tenant(request: Request) -> TenantId:
+    scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not credential:
+        raise Unauthorized("send an API key: Authorization: Bearer daira_<tenant>_<secret>")
+    tenants: Tenants = request.app.state.runtime.tenants
+    return (await tenants.authenticate(credential.strip())).tenant_id
+
+
+def _documents(request: Request) -> Documents:
+    documents: Documents = request.app.state.runtime.documents
+    return documents
+
+
+def _jobs(request: Request) -> Jobs:
+    jobs: Jobs = request.app.state.runtime.jobs
+    return jobs
+
+
+def _uploads(request: Request) -> Uploads:
+    uploads: Uploads = request.app.state.runtime.uploads
+    return uploads
+
+
+def _document_id(document_id: Annotated[str, Path(description="UUID")]) -> DocumentId:
+    return DocumentId(_uuid(document_id, "document"))
+
+
+def _job_id(job_id: Annotated[str, Path(description="UUID")]) -> JobId:
+    return JobId(_uuid(job_id, "job"))
+
+
+def _uuid(text: str, what: str) -> UUID:
+    """What is no id can't be one of anything: answered like an unknown one."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound(f"there is no such {what}") from None
+
+
+CallerTenant = Annotated[TenantId, Depends(_tenant)]
+TheDocuments = Annotated[Documents, Depends(_documents)]
+TheJobs = Annotated[Jobs, Depends(_jobs)]
+TheUploads = Annotated[Uploads, Depends(_uploads)]
+ADocumentId = Annotated[DocumentId, Depends(_document_id)]
+AJobId = Annotated[JobId, Depends(_job_id)]

@@ -1,0 +1,137 @@
+"""Errors as RFC 9457 problems. The one table that knows both our errors and HTTP's statuses."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from app.domain.errors import (
+    Conflict,
+    DairaError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotReady,
+    TooLarge,
+    TooMany,
+    Unauthorized,
+    Unavailable,
+    Unsupported,
+)
+from app.web.schemas import FieldFault, Problem
+
+log = structlog.get_logger()
+
+STATUS: dict[type[DairaError], int] = {
+    Unauthorized: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    Conflict: 409,
+    NotReady: 409,
+    TooLarge: 413,
+    Unsupported: 415,
+    Invalid: 422,
+    TooMany: 429,
+    Unavailable: 503,
+}
+
+TITLES = {
+    "unauthorized": "Unauthorized",
+    "forbidden": "Forbidden",
+    "not_found": "Not found",
+    "method_not_allowed": "Method not allowed",
+    "conflict": "Conflict",
+    "not_ready": "Not ready",
+    "payload_too_large": "Payload too large",
+    "unsupported_media_type": "Unsupported media type",
+    "invalid": "Invalid request",
+    "too_many_requests": "Too many requests",
+    "unavailable": "Unavailable",
+    "internal": "Internal error",
+}
+
+OF_THE_FRAMEWORK = {400: "invalid", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed"}
+
+RETRY_SOON = 5
+"""Seconds, where nothing better is known."""
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(DairaError, _known)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(HTTPException, _of_the_framework)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+def problem(
+    request: Request,
+    *,
+    status: int,
+    code: str,
+    detail: str,
+    errors: Sequence[FieldFault] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    body = Problem(
+        type="about:blank",
+        title=TITLES[code],
+        status=status,
+        detail=detail,
+        code=code,
+        request_id=request.state.request_id,
+        errors=list(errors) if errors else None,
+    )
+    return JSONResponse(
+        body.model_dump(exclude_none=True),
+        status_code=status,
+        media_type="application/problem+json",
+        headers=dict(headers or {}),
+    )
+
+
+async def _known(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, DairaError)
+    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    headers: dict[str, str] = {}
+    errors = None
+    match error:
+        case Unauthorized():
+            headers["WWW-Authenticate"] = 'Bearer realm="daira"'
+        case TooMany(retry_after=wait) | NotReady(retry_after=wait):
+            headers["Retry-After"] = str(math.ceil(wait.total_seconds()))
+        case Unavailable():
+            headers["Retry-After"] = str(RETRY_SOON)
+        case Invalid(pointer=str(pointer)):
+            errors = [FieldFault(pointer=pointer, detail=str(error))]
+        case _:
+            pass
+    return problem(request, status=status, code=error.code, detail=str(error), errors=errors, headers=headers)
+
+
+async def _malformed(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    faults = [FieldFault(pointer=_pointer(fault["loc"]), detail=fault["msg"]) for fault in error.errors()]
+    return problem(request, status=422, code="invalid", detail=faults[0].detail, errors=faults)
+
+
+async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    code = OF_THE_FRAMEWORK.get(error.status_code, "invalid")
+    detail = "there is nothing at this address" if error.status_code == 404 else error.detail  # noqa: PLR2004
+    return problem(request, status=error.status_code, code=code, detail=detail, headers=error.headers)
+
+
+async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
+    log.error("request_failed", path=request.url.path, exc_info=error)
+    detail = "something failed here that should not; quote the request_id when you report it"
+    return problem(request, status=500, code="internal", detail=detail)
+
+
+def _pointer(location: Sequence[object]) -> str:
+    """JSON pointer to the faulty part: `("body", "jobs", 0)` is `/jobs/0`."""
+    parts = [str(part).replace("~", "~0").replace("/", "~1") for part in location[1:]]
+    return "/" + "/".join(parts)

@@ -1,0 +1,74 @@
+"""Multipart bodies, read as they arrive: the file goes on to the blob store and is never whole in memory or on disk."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
+
+from app.domain.errors import Invalid, TooLarge
+
+FIELD_LIMIT = 256 * 1024
+"""Bytes of one field that is not the file."""
+
+PARTS_LIMIT = 20
+
+
+@dataclass(slots=True)
+class Form:
+    """A form whose parts are met in the order in which they were sent."""
+
+    content_type: str
+    body: AsyncIterator[bytes]
+    fields: dict[str, str] = field(default_factory=dict)
+    filename: str = ""
+
+    async def parts(self) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The bytes of each part that is a file, to be read before the next; other fields are kept in `fields`.
+
+        Raises Invalid for what is not a well-formed form, TooLarge for a field beyond its limit.
+        """
+        events = self._events()
+        async for event in events:
+            if not isinstance(event, MultipartSegment):
+                continue
+            if event.name in self.fields:
+                raise Invalid(f"the field {event.name!r} was sent twice", pointer=f"/{event.name}")
+            if event.filename is not None or event.name == "file":
+                self.filename = event.filename or ""
+                yield _until_end(events)
+            else:
+                self.fields[event.name] = await _text(event.name, _until_end(events))
+
+    async def _events(self) -> AsyncIterator[MultipartSegment | bytearray | bytes | None]:
+        media_type, options = parse_options_header(self.content_type)
+        if media_type != "multipart/form-data" or "boundary" not in options:
+            raise Invalid("send multipart/form-data with a boundary and a part named file")
+        try:
+            with PushMultipartParser(options["boundary"], max_segment_count=PARTS_LIMIT) as parser:
+                async for chunk in self.body:
+                    for event in parser.parse(chunk):
+                        yield event
+        except MultipartError as error:
+            raise Invalid(f"the multipart body is malformed: {error}") from error
+
+
+async def _until_end(
+    events: AsyncIterator[MultipartSegment | bytearray | bytes | None],
+) -> AsyncIterator[bytes]:
+    async for event in events:
+        if event is None:
+            return
+        assert not isinstance(event, MultipartSegment)
+        yield bytes(event)
+
+
+async def _text(name: str, chunks: AsyncIterator[bytes]) -> str:
+    content = b""
+    async for chunk in chunks:
+        content += chunk
+        if len(content) > FIELD_LIMIT:
+            raise TooLarge(f"the field {name!r} has more than {FIELD_LIMIT:,} bytes", pointer=f"/{name}")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise Invalid(f"the field {name!r} is not UTF-8", pointer=f"/{name}") from None

@@ -1,0 +1,198 @@
+"""Documents: upload, read, remove."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import PlainTextResponse
+from pydantic import ValidationError
+
+from app.domain.documents import DocumentStatus
+from app.domain.errors import Invalid
+from app.domain.filenames import displayable
+from app.domain.ids import TenantId
+from app.services.uploads import Accepted, JobRequest, Received, Uploads
+from app.web import cursors
+from app.web.dependencies import ADocumentId, CallerTenant, TheDocuments, TheJobs, TheUploads
+from app.web.forms import Form
+from app.web.schemas import (
+    JOB_REQUESTS,
+    AnyJobRequest,
+    DocumentBody,
+    DocumentList,
+    JobBody,
+    PageBody,
+    PageList,
+    PageWithWords,
+    parse_json,
+)
+
+router = APIRouter(prefix="/v1/documents", tags=["documents"])
+
+UPLOAD_FORM: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary", "description": "The document."},
+                        "jobs": {
+                            "type": "string",
+                            "description": "JSON array of job requests.",
+                            "default": '[{"kind": "ocr"}]',
+                        },
+                        "metadata": {"type": "string", "description": "JSON object, kept with the document."},
+                        "language": {"type": "string", "description": "ISO 639-2 code.", "default": "eng"},
+                    },
+                }
+            }
+        },
+    }
+}
+
+
+@router.post("", status_code=202, openapi_extra=UPLOAD_FORM)
+async def upload(request: Request, response: Response, tenant_id: CallerTenant, uploads: TheUploads) -> DocumentBody:
+    """Store a document and queue its jobs. The same bytes again are the same document, answered with 200."""
+    form = Form(content_type=request.headers.get("content-type", ""), body=request.stream())
+    received = await _receive(form, tenant_id, uploads)
+    try:
+        accepted = await _accept(form, received, uploads)
+    except BaseException:
+        await uploads.discard(received)
+        raise
+    if accepted.deduplicated:
+        response.status_code = 200
+    response.headers["Location"] = f"/v1/documents/{accepted.document.id}"
+    return DocumentBody.of(accepted.document, accepted.jobs, deduplicated=accepted.deduplicated)
+
+
+@router.get("")
+async def list_documents(
+    tenant_id: CallerTenant,
+    documents: TheDocuments,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    cursor: str | None = None,
+    status: DocumentStatus | None = None,
+    filename: Annotated[str | None, Query(max_length=255, description="A part of the name.")] = None,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
+) -> DocumentList:
+    """Newest first."""
+    listed = await documents.newest(
+        tenant_id,
+        limit=limit + 1,
+        before=cursors.document(cursor),
+        status=status,
+        filename=filename,
+        created_after=created_after,
+        created_before=created_before,
+    )
+    more, listed = len(listed) > limit, listed[:limit]
+    last = listed[-1].document if more else None
+    return DocumentList(
+        data=[DocumentBody.of(each.document, each.jobs) for each in listed],
+        next_cursor=cursors.of_document(last.created_at, last.id) if last else None,
+    )
+
+
+@router.get("/{document_id}")
+async def get_document(tenant_id: CallerTenant, document_id: ADocumentId, documents: TheDocuments) -> DocumentBody:
+    listed = await documents.get(tenant_id, document_id)
+    return DocumentBody.of(listed.document, listed.jobs)
+
+
+@router.delete("/{document_id}", status_code=204)
+async def delete_document(tenant_id: CallerTenant, document_id: ADocumentId, documents: TheDocuments) -> None:
+    """Remove the document with its bytes, pages, jobs and results."""
+    await documents.remove(tenant_id, document_id)
+
+
+@router.get("/{document_id}/text", response_class=PlainTextResponse)
+async def get_text(tenant_id: CallerTenant, document_id: ADocumentId, documents: TheDocuments) -> PlainTextResponse:
+    """The text of all pages, separated by form feeds; 409 `not_ready` until it is there."""
+    return PlainTextResponse(await documents.text(tenant_id, document_id))
+
+
+@router.get("/{document_id}/pages")
+async def list_pages(tenant_id: CallerTenant, document_id: ADocumentId, documents: TheDocuments) -> PageList:
+    pages = await documents.pages(tenant_id, document_id)
+    return PageList(data=[PageBody.of(page) for page in pages])
+
+
+@router.get("/{document_id}/pages/{number}")
+async def get_page(
+    tenant_id: CallerTenant, document_id: ADocumentId, number: int, documents: TheDocuments
+) -> PageWithWords:
+    """A page with its words."""
+    page = await documents.page(tenant_id, document_id, number)
+    return PageWithWords.model_validate(page, from_attributes=True)
+
+
+@router.post("/{document_id}/jobs", status_code=202)
+async def request_job(
+    tenant_id: CallerTenant, document_id: ADocumentId, body: AnyJobRequest, jobs: TheJobs, response: Response
+) -> JobBody:
+    """Queue a job; an equal one that is queued or claimed already is answered with 200."""
+    job, new = await jobs.request(tenant_id, document_id, body.to_domain())
+    if not new:
+        response.status_code = 200
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return JobBody.of(job)
+
+
+async def _receive(form: Form, tenant_id: TenantId, uploads: Uploads) -> Received:
+    """Read the whole form; its one file is in the blob store afterwards, or nothing is."""
+    received: Received | None = None
+    try:
+        async for chunks in form.parts():
+            _refuse_second(received)
+            received = await uploads.receive(tenant_id, chunks)
+    except BaseException:
+        if received is not None:
+            await uploads.discard(received)
+        raise
+    if received is None:
+        raise Invalid("the form has no part named file", pointer="/file")
+    return received
+
+
+def _refuse_second(received: Received | None) -> None:
+    if received is not None:
+        raise Invalid("send one file; each document is an upload of its own", pointer="/file")
+
+
+async def _accept(form: Form, received: Received, uploads: Uploads) -> Accepted:
+    unknown = form.fields.keys() - {"jobs", "metadata", "language"}
+    if unknown:
+        raise Invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}", pointer=f"/{min(unknown)[:200]}")
+    return await uploads.accept(
+        received,
+        filename=displayable(form.filename),
+        language=form.fields.get("language", "eng"),
+        metadata=_metadata(form.fields.get("metadata", "{}")),
+        requests=_requests(form.fields.get("jobs", '[{"kind": "ocr"}]')),
+    )
+
+
+def _metadata(text: str) -> Mapping[str, object]:
+    try:
+        metadata = parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"metadata is not JSON: {error}", pointer="/metadata") from None
+    if not isinstance(metadata, dict):
+        raise Invalid("metadata is a JSON object", pointer="/metadata")
+    return metadata
+
+
+def _requests(text: str) -> list[JobRequest]:
+    try:
+        return [request.to_domain() for request in JOB_REQUESTS.validate_json(text)]
+    except ValidationError as error:
+        fault = error.errors()[0]
+        pointer = "/".join(["/jobs", *(str(part) for part in fault["loc"])])
+        raise Invalid(f"jobs: {fault['msg']}", pointer=pointer) from None

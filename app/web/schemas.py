@@ -1,0 +1,183 @@
+"""What goes over the wire, as the API's contract names it."""
+
+import json
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from app.domain.documents import Document, DocumentStatus, status
+from app.domain.jobs import Attempt, AttemptOutcome, Job, JobState
+from app.domain.pages import Page, Source
+from app.ports.ocr import Mode
+from app.services.uploads import JobRequest
+
+
+class FieldFault(BaseModel):
+    pointer: str
+    detail: str
+
+
+class Problem(BaseModel):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
+    errors: list[FieldFault] | None = None
+
+
+class OcrRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["ocr"]
+    language: Annotated[str, Field(pattern="^[a-z]{3}$")] | None = None
+    mode: Mode = Mode.AUTO
+
+    def to_domain(self) -> JobRequest:
+        payload = self.model_dump(mode="json", exclude={"kind"}, exclude_none=True)
+        return JobRequest(kind=self.kind, payload=payload)
+
+
+AnyJobRequest = OcrRequest
+JOB_REQUESTS = TypeAdapter(Annotated[list[AnyJobRequest], Field(max_length=20)])
+
+
+class ErrorBody(BaseModel):
+    code: str
+    message: str
+
+
+class ProgressBody(BaseModel):
+    done: int
+    total: int
+    unit: str
+
+
+class AttemptBody(BaseModel):
+    attempt: int
+    outcome: AttemptOutcome
+    error: ErrorBody | None
+    started_at: datetime
+    finished_at: datetime
+
+
+class JobBody(BaseModel):
+    id: UUID
+    document_id: UUID | None
+    kind: str
+    state: JobState
+    attempts: int
+    failures: int
+    expiries: int
+    releases: int
+    max_attempts: int
+    progress: ProgressBody | None
+    result: Any
+    error: ErrorBody | None
+    created_at: datetime
+    run_after: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, job: Job) -> "JobBody":
+        return cls.model_validate(job, from_attributes=True)
+
+
+class JobWithHistory(JobBody):
+    history: list[AttemptBody]
+
+    @classmethod
+    def with_history(cls, job: Job, attempts: list[Attempt]) -> "JobWithHistory":
+        history = [AttemptBody.model_validate(attempt, from_attributes=True) for attempt in attempts]
+        return cls(**JobBody.of(job).model_dump(), history=history)
+
+
+class JobList(BaseModel):
+    data: list[JobBody]
+    next_cursor: str | None
+
+
+class DocumentBody(BaseModel):
+    id: UUID
+    filename: str
+    media_type: str
+    size: int
+    sha256: str
+    page_count: int | None
+    language: str
+    metadata: dict[str, Any]
+    status: DocumentStatus
+    deduplicated: bool
+    created_at: datetime
+    jobs: list[JobBody]
+
+    @classmethod
+    def of(cls, document: Document, of_it: list[Job], *, deduplicated: bool = False) -> "DocumentBody":
+        return cls(
+            id=document.id,
+            filename=document.filename,
+            media_type=document.media_type,
+            size=document.size,
+            sha256=document.sha256,
+            page_count=document.page_count,
+            language=document.language,
+            metadata=dict(document.metadata),
+            status=status(document, of_it),
+            deduplicated=deduplicated,
+            created_at=document.created_at,
+            jobs=[JobBody.of(job) for job in of_it],
+        )
+
+
+class DocumentList(BaseModel):
+    data: list[DocumentBody]
+    next_cursor: str | None
+
+
+class WordBody(BaseModel):
+    text: str
+    box: tuple[float, float, float, float]
+    confidence: float
+
+
+class PageBody(BaseModel):
+    number: int
+    text: str
+    source: Source
+    confidence: float | None
+    width: float
+    height: float
+    rotation: int
+    language: str
+
+    @classmethod
+    def of(cls, page: Page) -> "PageBody":
+        return cls.model_validate(page, from_attributes=True)
+
+
+class PageWithWords(PageBody):
+    words: list[WordBody]
+
+
+class PageList(BaseModel):
+    data: list[PageBody]
+
+
+def parse_json(text: str) -> object:
+    """Strict JSON: no NaN, and nothing that the database can't hold. Raises ValueError."""
+
+    def refuse(constant: str) -> object:
+        raise ValueError(f"{constant} is not JSON")
+
+    value: object = json.loads(text, parse_constant=refuse)
+    if "\\u0000" in text or "\x00" in text:
+        raise ValueError("a NUL character can't be stored")
+    # A lone surrogate passes json.loads, and is neither UTF-8 nor acceptable to the database.
+    json.dumps(value, ensure_ascii=False).encode()
+    return value

@@ -1,0 +1,121 @@
+"""The blobs on disk keep the contract, and leave nothing lying about."""
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.adapters.filesystem.blobs import FileBlobs
+from app.domain.errors import Invalid, NotFound, Unavailable
+from app.ports.blobs import CHUNK, Blobs
+from tests.conformance.blobs_suite import HOSTILE, KEY, BlobsSuite, Refused, chunks, content, refused
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Not there yet."""
+    return tmp_path / "var" / "blobs"
+
+
+@pytest.fixture
+def blobs(root: Path) -> Blobs:
+    return FileBlobs(root)
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    """The modes must not depend on how the process was started."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def untouched(root: Path) -> Iterator[None]:
+    yield
+    assert not root.exists()
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def files(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+class TestFileBlobs(BlobsSuite):
+    async def test_a_blob_is_one_file_under_its_tenant(self, blobs: Blobs, root: Path) -> None:
+        await blobs.put(KEY, chunks(b"Dear Sir"))
+        assert files(root) == [KEY]
+        assert (root / KEY).read_bytes() == b"Dear Sir"
+
+    @pytest.mark.usefixtures("no_umask")
+    async def test_files_and_folders_are_their_owners_alone(self, blobs: Blobs, root: Path) -> None:
+        await blobs.put(KEY, chunks(b"Dear Sir"))
+        assert mode(root / KEY) == 0o600
+        assert mode(root) == mode((root / KEY).parent) == 0o700
+
+    async def test_a_refused_upload_leaves_no_file(self, blobs: Blobs, root: Path) -> None:
+        with pytest.raises(Refused):
+            await blobs.put(KEY, refused(b"half of it"))
+        assert files(root) == []
+
+    @pytest.mark.parametrize("steps", [*range(12), 20, 40, 80])
+    async def test_an_upload_cancelled_anywhere_leaves_the_whole_file_or_none(
+        self, blobs: Blobs, root: Path, steps: int
+    ) -> None:
+        upload = asyncio.create_task(blobs.put(KEY, chunks(b"a" * CHUNK, b"b" * CHUNK)))
+        for _ in range(steps):
+            await asyncio.sleep(0.0002)
+        upload.cancel()
+        upload.cancel()
+        await asyncio.gather(upload, return_exceptions=True)
+        assert files(root) in ([], [KEY])
+        if files(root):
+            assert (root / KEY).stat().st_size == CHUNK * 2
+
+    @pytest.mark.usefixtures("untouched")
+    @pytest.mark.parametrize("key", HOSTILE)
+    async def test_a_hostile_key_reaches_no_disk(self, blobs: Blobs, key: str) -> None:
+        with pytest.raises(Invalid):
+            await blobs.put(key, chunks(b"Dear Sir"))
+        with pytest.raises(Invalid):
+            await content(blobs, key)
+        with pytest.raises(Invalid):
+            await blobs.delete(key)
+
+    @pytest.mark.usefixtures("untouched")
+    async def test_reading_and_deleting_what_is_not_there_makes_nothing(self, blobs: Blobs) -> None:
+        with pytest.raises(NotFound):
+            await content(blobs)
+        await blobs.delete(KEY)
+
+    async def test_a_reader_that_stops_in_the_middle_closes_its_file(self, blobs: Blobs) -> None:
+        await blobs.put(KEY, chunks(b"a" * CHUNK, b"b" * CHUNK))
+        before = open_files()
+        reader = blobs.get(KEY)
+        await anext(reader)
+        await reader.aclose()  # type: ignore[attr-defined]
+        assert open_files() == before
+
+    async def test_a_ping_leaves_nothing(self, blobs: Blobs, root: Path) -> None:
+        await blobs.ping()
+        assert files(root) == []
+
+    async def test_a_root_that_can_not_be_is_unavailable(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"")
+        blobs = FileBlobs(tmp_path / "file" / "blobs")
+        with pytest.raises(Unavailable):
+            await blobs.ping()
+        with pytest.raises(Unavailable):
+            await blobs.put(KEY, chunks(b"Dear Sir"))
+        with pytest.raises(Unavailable):
+            await content(blobs)
