@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.documents import PostgresDocuments
 from app.adapters.postgres.engine import Engine
 from app.adapters.postgres.jobs import PostgresJobs
@@ -20,13 +20,12 @@ CLAMP = text("select set_config('app.tenant_id', :tenant, true)")
 
 
 class PostgresTx:
-    def __init__(self, connection: AsyncConnection, tenant_id: TenantId) -> None:
-        self.tenant_id = tenant_id
-        self.tenant = PostgresTenant(connection, tenant_id)
-        self.keys = PostgresKeys(connection, tenant_id)
-        self.documents = PostgresDocuments(connection, tenant_id)
-        self.pages = PostgresPages(connection, tenant_id)
-        self.jobs = PostgresJobs(connection, tenant_id)
+    def __init__(self, clamped: Clamped) -> None:
+        self.tenant = PostgresTenant(clamped)
+        self.keys = PostgresKeys(clamped)
+        self.documents = PostgresDocuments(clamped)
+        self.pages = PostgresPages(clamped)
+        self.jobs = PostgresJobs(clamped)
 
 
 class PostgresDatabase:
@@ -38,4 +37,8 @@ class PostgresDatabase:
         tenant_id = ids.tenant_id(tenant_id)
         async with self._engine.begin() as connection:
             await connection.execute(CLAMP, {"tenant": tenant_id})
-            yield PostgresTx(connection, tenant_id)
+            clamped = Clamped(connection, tenant_id)
+            try:
+                yield PostgresTx(clamped)
+            finally:
+                clamped.end()

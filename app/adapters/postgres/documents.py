@@ -4,19 +4,19 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Row, and_, delete, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.faults import known_faults
 from app.adapters.postgres.tables import documents, jobs
 from app.domain.documents import Cursor, Document, DocumentStatus
-from app.domain.ids import DocumentId, TenantId
+from app.domain.ids import DocumentId
 from app.domain.jobs import JobState
 
 
 class PostgresDocuments:
-    def __init__(self, connection: AsyncConnection, tenant_id: TenantId) -> None:
-        self._connection = connection
-        self._tenant_id = tenant_id
+    def __init__(self, clamped: Clamped) -> None:
+        self._clamped = clamped
+        self._tenant_id = clamped.tenant_id
 
     async def add(self, document: Document) -> Document | None:
         statement = (
@@ -36,7 +36,7 @@ class PostgresDocuments:
             .returning(documents)
         )
         with known_faults():
-            row = (await self._connection.execute(statement)).one_or_none()
+            row = (await self._clamped.execute(statement)).one_or_none()
         return _document(row) if row else None
 
     async def get(self, document_id: DocumentId) -> Document | None:
@@ -68,19 +68,19 @@ class PostgresDocuments:
         if created_before is not None:
             wanted.append(c.created_at < created_before)
         statement = select(documents).where(and_(*wanted)).order_by(c.created_at.desc(), c.id.desc()).limit(limit)
-        return [_document(row) for row in await self._connection.execute(statement)]
+        return [_document(row) for row in await self._clamped.execute(statement)]
 
     async def set_page_count(self, document_id: DocumentId, page_count: int) -> bool:
         statement = update(documents).where(self._own(document_id)).values(page_count=page_count)
-        return (await self._connection.execute(statement)).rowcount == 1
+        return (await self._clamped.execute(statement)).rowcount == 1
 
     async def remove(self, document_id: DocumentId) -> bool:
         statement = delete(documents).where(self._own(document_id))
-        return (await self._connection.execute(statement)).rowcount == 1
+        return (await self._clamped.execute(statement)).rowcount == 1
 
     async def _one(self, condition: ColumnElement[bool]) -> Document | None:
         statement = select(documents).where(documents.c.tenant_id == self._tenant_id, condition)
-        row = (await self._connection.execute(statement)).one_or_none()
+        row = (await self._clamped.execute(statement)).one_or_none()
         return _document(row) if row else None
 
     def _own(self, document_id: DocumentId) -> ColumnElement[bool]:

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Row, and_, case, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import INTERVAL, insert
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.faults import known_faults
 from app.adapters.postgres.leases import SETTLE, settle_arguments
 from app.adapters.postgres.tables import job_attempts, jobs, results
-from app.domain.ids import DocumentId, JobId, TenantId
+from app.domain.ids import DocumentId, JobId
 from app.domain.jobs import (
     CANCELLED,
     FIRST_RING_GRACE,
@@ -27,9 +27,9 @@ LIVE = text("dedup_key is not null and state in ('queued', 'claimed')")
 
 
 class PostgresJobs:
-    def __init__(self, connection: AsyncConnection, tenant_id: TenantId) -> None:
-        self._connection = connection
-        self._tenant_id = tenant_id
+    def __init__(self, clamped: Clamped) -> None:
+        self._clamped = clamped
+        self._tenant_id = clamped.tenant_id
 
     async def add(self, job: NewJob) -> Job | None:
         run_after = func.now() + literal(job.run_in, INTERVAL)
@@ -52,7 +52,7 @@ class PostgresJobs:
             .returning(jobs)
         )
         with known_faults():
-            row = (await self._connection.execute(statement)).one_or_none()
+            row = (await self._clamped.execute(statement)).one_or_none()
         return _job(row, result=None) if row else None
 
     async def get(self, job_id: JobId) -> Job | None:
@@ -82,7 +82,7 @@ class PostgresJobs:
     async def attempts(self, job_id: JobId) -> list[Attempt]:
         c = job_attempts.c
         statement = select(job_attempts).where(c.tenant_id == self._tenant_id, c.job_id == job_id).order_by(c.attempt)
-        return [_attempt(row) for row in await self._connection.execute(statement)]
+        return [_attempt(row) for row in await self._clamped.execute(statement)]
 
     async def cancel(self, job_id: JobId) -> Job | None:
         queued = jobs.c.state == JobState.QUEUED
@@ -98,14 +98,14 @@ class PostgresJobs:
                 ),
             )
         )
-        await self._connection.execute(statement)
+        await self._clamped.execute(statement)
         return await self.get(job_id)
 
     async def settle(self, settlement: Settlement) -> bool:
-        raw = await self._connection.get_raw_connection()
-        # The adapted connection begins SQLAlchemy's transaction only at its own first statement: the clamp was it.
-        assert raw.driver_connection is not None
-        rows = await raw.driver_connection.fetch(SETTLE, *settle_arguments([settlement]))
+        # The function would follow the lease to its own tenant, out of this transaction's clamp.
+        if settlement.lease.tenant_id != self._tenant_id:
+            return False
+        rows = await self._clamped.call(SETTLE, *settle_arguments([settlement]))
         return bool(rows[0]["held"])
 
     async def _select(self, *wanted: ColumnElement[bool], limit: int | None) -> list[Job]:
@@ -118,7 +118,7 @@ class PostgresJobs:
             .order_by(jobs.c.id.desc())
             .limit(limit)
         )
-        return [_job(row, result=row.data) for row in await self._connection.execute(statement)]
+        return [_job(row, result=row.data) for row in await self._clamped.execute(statement)]
 
     def _own(self, job_id: JobId) -> ColumnElement[bool]:
         return and_(jobs.c.tenant_id == self._tenant_id, jobs.c.id == job_id)

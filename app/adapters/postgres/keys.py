@@ -1,22 +1,22 @@
 """API keys, looked up by the hash of their secret under the clamp of the tenant that they name."""
 
 from sqlalchemy import ColumnElement, Row, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.faults import known_faults
 from app.adapters.postgres.tables import api_keys
-from app.domain.ids import KeyId, TenantId
+from app.domain.ids import KeyId
 from app.domain.keys import ApiKey
 
 
 class PostgresKeys:
-    def __init__(self, connection: AsyncConnection, tenant_id: TenantId) -> None:
-        self._connection = connection
-        self._tenant_id = tenant_id
+    def __init__(self, clamped: Clamped) -> None:
+        self._clamped = clamped
+        self._tenant_id = clamped.tenant_id
 
     async def add(self, key: ApiKey) -> None:
         with known_faults():
-            await self._connection.execute(
+            await self._clamped.execute(
                 insert(api_keys).values(
                     tenant_id=self._tenant_id,
                     id=key.id,
@@ -29,12 +29,12 @@ class PostgresKeys:
 
     async def with_secret(self, secret_sha256: bytes) -> ApiKey | None:
         statement = select(api_keys).where(self._own(), api_keys.c.secret_sha256 == secret_sha256)
-        row = (await self._connection.execute(statement)).one_or_none()
+        row = (await self._clamped.execute(statement)).one_or_none()
         return _key(row) if row else None
 
     async def all(self) -> list[ApiKey]:
         statement = select(api_keys).where(self._own()).order_by(api_keys.c.created_at, api_keys.c.id)
-        return [_key(row) for row in await self._connection.execute(statement)]
+        return [_key(row) for row in await self._clamped.execute(statement)]
 
     async def revoke(self, key_id: KeyId) -> bool:
         statement = (
@@ -42,11 +42,11 @@ class PostgresKeys:
             .where(self._own(), api_keys.c.id == key_id)
             .values(revoked_at=func.coalesce(api_keys.c.revoked_at, func.now()))
         )
-        return (await self._connection.execute(statement)).rowcount == 1
+        return (await self._clamped.execute(statement)).rowcount == 1
 
     async def touch(self, key_id: KeyId) -> None:
         statement = update(api_keys).where(self._own(), api_keys.c.id == key_id).values(last_used_at=func.now())
-        await self._connection.execute(statement)
+        await self._clamped.execute(statement)
 
     def _own(self) -> ColumnElement[bool]:
         return api_keys.c.tenant_id == self._tenant_id

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 
 import asyncpg
@@ -12,7 +12,7 @@ from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import JobError, Progress
 from app.domain.leases import Beat, Claim, ClaimedJob, ClaimOutcome, Lease, Pulse, Settlement
-from app.domain.text import scrub
+from app.domain.text import scrub, scrub_error
 
 CLAIM = "select * from daira.claim($1, $2, $3, $4, $5)"
 BEAT = "select * from daira.beat($1, $2, $3, $4::text[]::jsonb[], $5)"
@@ -39,9 +39,11 @@ class PostgresLeases:
         ]
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        rows = await self._engine.call(SETTLE, *settle_arguments(settlements))
-        held = {_lease(row, "attempt"): bool(row["held"]) for row in rows}
-        return [held[settlement.lease] for settlement in settlements]
+        # Of two for one lease the first counts: it ends the lease.
+        first = {settlement.lease: settlement for settlement in reversed(settlements)}
+        rows = await self._engine.call(SETTLE, *settle_arguments(list(first.values())))
+        held = {_lease(row, "attempt") for row in rows if row["held"]}
+        return [s is first[s.lease] and s.lease in held for s in settlements]
 
 
 def settle_arguments(settlements: Sequence[Settlement]) -> tuple[object, ...]:
@@ -89,13 +91,9 @@ def _lease(row: asyncpg.Record, attempt: str) -> Lease:
 
 
 def _progress(progress: Progress | None) -> str | None:
-    return json.dumps(asdict(progress)) if progress else None
+    return json.dumps(asdict(replace(progress, unit=scrub(progress.unit)))) if progress else None
 
 
 def _error(error: JobError | None) -> str | None:
     """Whatever a handler raised is storable: no NUL, no lone surrogate, no megabyte of traceback."""
-    return json.dumps({"code": error.code, "message": scrub(error.message)[:ERROR_LIMIT]}) if error else None
-
-
-ERROR_LIMIT = 2000
-"""Characters kept of an error's text."""
+    return json.dumps(asdict(scrubbed)) if (scrubbed := scrub_error(error)) else None

@@ -4,33 +4,33 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Row, and_, delete, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.faults import known_faults
 from app.adapters.postgres.tables import pages
-from app.domain.ids import DocumentId, TenantId
+from app.domain.ids import DocumentId
 from app.domain.pages import Page, Source, Word
 
 
 class PostgresPages:
-    def __init__(self, connection: AsyncConnection, tenant_id: TenantId) -> None:
-        self._connection = connection
-        self._tenant_id = tenant_id
+    def __init__(self, clamped: Clamped) -> None:
+        self._clamped = clamped
+        self._tenant_id = clamped.tenant_id
 
     async def replace(self, document_id: DocumentId, new: Sequence[Page]) -> None:
-        await self._connection.execute(delete(pages).where(self._of(document_id)))
+        await self._clamped.execute(delete(pages).where(self._of(document_id)))
         if new:
             with known_faults():
-                await self._connection.execute(insert(pages), [self._row(document_id, page) for page in new])
+                await self._clamped.execute(insert(pages), [self._row(document_id, page) for page in new])
 
     async def all(self, document_id: DocumentId) -> list[Page]:
         columns = [column for column in pages.c if column is not pages.c.words]
         statement = select(*columns).where(self._of(document_id)).order_by(pages.c.number)
-        return [_page(row) for row in await self._connection.execute(statement)]
+        return [_page(row) for row in await self._clamped.execute(statement)]
 
     async def get(self, document_id: DocumentId, number: int) -> Page | None:
         statement = select(pages).where(self._of(document_id), pages.c.number == number)
-        row = (await self._connection.execute(statement)).one_or_none()
+        row = (await self._clamped.execute(statement)).one_or_none()
         return replace(_page(row), words=tuple(_word(word) for word in row.words)) if row else None
 
     def _of(self, document_id: DocumentId) -> ColumnElement[bool]:
