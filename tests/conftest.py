@@ -2,11 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from app.adapters.postgres.engine import Engine
 from tests.support.databases import Cloned, Databases
+from tests.support.folders import open_folder
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Like tmp_path, but anybody may pass: root's Postgres runs as somebody else."""
+    with open_folder() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

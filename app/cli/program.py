@@ -10,7 +10,6 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from app.cli import administration, checks, operation, serving, uploads
 from app.client.client import ApiFault
 from app.domain.errors import DairaError
 
@@ -23,20 +22,35 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with `daira up`. Settings are DAIRA_ variables; .env.example describes them all.",
 )
-app.command("up", rich_help_panel="Start")(serving.up)
-app.command("serve", rich_help_panel="Start")(serving.serve)
-app.command("upload", rich_help_panel="Use")(uploads.upload)
-app.add_typer(operation.jobs, name="jobs", rich_help_panel="Use")
-app.command("backlog", rich_help_panel="Operate")(operation.backlog)
-app.command("sweep", rich_help_panel="Operate")(operation.sweep)
-app.command("doctor", rich_help_panel="Operate")(checks.doctor)
-app.command("migrate", rich_help_panel="Administer")(administration.migrate)
-app.add_typer(administration.db, name="db", rich_help_panel="Administer")
-app.add_typer(administration.tenant, name="tenant", rich_help_panel="Administer")
-app.add_typer(administration.key, name="key", rich_help_panel="Administer")
+CLIENT_COMMANDS = frozenset({"upload", "jobs"})
+"""They need nothing of the service's own modules, whose import takes a second."""
+
+
+def add_client_commands() -> None:
+    from app.cli import jobs, uploads
+
+    app.command("upload", rich_help_panel="Use")(uploads.upload)
+    app.add_typer(jobs.jobs, name="jobs", rich_help_panel="Use")
+
+
+def add_service_commands() -> None:
+    from app.cli import administration, checks, operation, serving
+
+    app.command("up", rich_help_panel="Start")(serving.up)
+    app.command("serve", rich_help_panel="Start")(serving.serve)
+    app.command("backlog", rich_help_panel="Operate")(operation.backlog)
+    app.command("sweep", rich_help_panel="Operate")(operation.sweep)
+    app.command("doctor", rich_help_panel="Operate")(checks.doctor)
+    app.command("migrate", rich_help_panel="Administer")(administration.migrate)
+    app.add_typer(administration.db, name="db", rich_help_panel="Administer")
+    app.add_typer(administration.tenant, name="tenant", rich_help_panel="Administer")
+    app.add_typer(administration.key, name="key", rich_help_panel="Administer")
 
 
 def run() -> None:
+    add_client_commands()
+    if not CLIENT_COMMANDS.intersection(sys.argv[1:2]):
+        add_service_commands()
     try:
         app()
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import json
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -100,6 +101,19 @@ class _Server(uvicorn.Server):
             )
         )
         self._ready = ready
+
+    @override
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Being told to stop is a normal end: uvicorn's own form raises the signal again, past all clean-up."""
+        loop = asyncio.get_running_loop()
+        for told in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(told, self.handle_exit, told, None)
+        try:
+            yield
+        finally:
+            for told in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(told)
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -87,9 +87,12 @@ class House:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._exits.enter_context(user)
-        self._exits.callback(user.kill)
-        return user
+        return self.until_the_end(user)
+
+    def until_the_end(self, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+        self._exits.enter_context(process)
+        self._exits.callback(process.kill)
+        return process
 
     @property
     def places(self) -> Places:
@@ -240,12 +243,11 @@ def test_a_stale_pid_file_that_names_a_living_process_does_not_block(house: Hous
     server.close()
     wait_until(house.is_down)
     account = house.places.account.uid if IS_ROOT else None
-    with subprocess.Popen(["/bin/sleep", "60"], user=account) as stranger:
-        pid_file.write_text(f"{stranger.pid}\n{before[1]}")
-        Path(f"{socket}.lock").write_text(f"{stranger.pid}\n")
-        socket.touch()
-        server.start()
-        stranger.kill()
+    stranger = house.until_the_end(subprocess.Popen(["/bin/sleep", "60"], user=account, text=True))
+    pid_file.write_text(f"{stranger.pid}\n{before[1]}")
+    Path(f"{socket}.lock").write_text(f"{stranger.pid}\n")
+    socket.touch()
+    server.start()
     assert ask(server.url(), "select 1") == 1
 
 

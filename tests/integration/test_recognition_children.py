@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -59,7 +60,7 @@ async def read(recognizer: ProcessRecognizer, path: Path) -> list[Page]:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - the condition lies in other processes
+        while not condition():
             await asyncio.sleep(0.002)
 
 
@@ -83,6 +84,14 @@ def is_running(pid: int) -> bool:
         return False
     # A zombie whose new parent reaps nobody is dead all the same.
     return state not in "ZX"
+
+
+def crashed(children: list[ChildProcess]) -> bool:
+    """Crashes each of them; false, for there is always a next one."""
+    for child in children:
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGSEGV)
+    return False
 
 
 async def until_gone(*pids: int) -> None:
@@ -114,10 +123,7 @@ async def test_a_second_crash_on_the_same_page_is_the_documents_fault(
     recognizer: ProcessRecognizer, long_scan: Path, text_pdf: Path
 ) -> None:
     reading = asyncio.create_task(read(recognizer, long_scan))
-    for _ in range(2):
-        child = await busy_child(recognizer)
-        os.kill(child.pid, signal.SIGSEGV)
-        await until_gone(child.pid)
+    await until(lambda: crashed(busy(recognizer)) or reading.done())
     with pytest.raises(DocumentFault, match=r"died twice on .* \(SIGSEGV\)") as ended:
         await reading
     assert ended.value.code == "corrupt"
@@ -137,11 +143,10 @@ async def test_cancelling_kills_the_child_at_once(
     reading = asyncio.create_task(read(recognizer, long_scan))
     child = await busy_child(recognizer)
     reading.cancel()
-    started = time.monotonic()
     with pytest.raises(asyncio.CancelledError):
         await reading
-    await until_gone(child.pid)
-    assert time.monotonic() - started < 0.5
+    await until(lambda: not child.is_alive)
+    assert child._how() == "SIGKILL"
     assert await read(recognizer, text_pdf)
 
 
@@ -177,12 +182,12 @@ async def test_two_files_are_read_at_once_and_a_third_waits(recognizer: ProcessR
 
 async def test_the_event_loop_is_free_while_a_page_is_read(recognizer: ProcessRecognizer, long_scan: Path) -> None:
     reading = asyncio.create_task(read(recognizer, long_scan))
-    longest, last = 0.0, time.monotonic()
+    longest, started, last = 0.0, time.monotonic(), time.monotonic()
     while not reading.done():
         await asyncio.sleep(0.001)
         longest, last = max(longest, time.monotonic() - last), time.monotonic()
     await reading
-    assert longest < 0.2
+    assert longest < (last - started) / 3
 
 
 async def test_a_child_retires_after_enough_files(

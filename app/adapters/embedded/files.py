@@ -36,6 +36,6 @@ def make_private(path: Path, *, account: Account) -> None:
         os.chown(path, account.uid, account.gid, follow_symlinks=False)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != account.uid:
-        raise Unavailable(f"{path} belongs to somebody else: remove it, or set DAIRA_HOME to another directory")
+        raise Unavailable(f"{path} belongs to somebody else: remove it, or set DAIRA_DATA_DIR to another directory")
     if stat.S_IMODE(found.st_mode) != _OWNER_ONLY:
         path.chmod(_OWNER_ONLY)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from app.adapters.embedded.account import Account, environment
@@ -99,7 +100,8 @@ def _bound_log(older: Path) -> None:
     log = sys.stdout.fileno()
     size = os.fstat(log).st_size
     if size > LOG_LIMIT:
-        with os.fdopen(open_private(older, flags=os.O_WRONLY | os.O_TRUNC), "wb") as copy:
+        # A full disk costs the older log, not the server.
+        with suppress(OSError), os.fdopen(open_private(older, flags=os.O_WRONLY | os.O_TRUNC), "wb") as copy:
             copy.write(os.pread(log, size, 0))
         os.ftruncate(log, 0)
 

@@ -63,7 +63,7 @@ class Places:
         if self.account.dropped and not self.account.can_traverse(self.base):
             raise Unavailable(
                 f"the account PostgreSQL runs as can't enter {self.base}: "
-                "set DAIRA_HOME to a directory everybody can pass, or DAIRA_DATABASE_URL to a running server"
+                "set DAIRA_DATA_DIR to a directory everybody can pass, or DAIRA_DATABASE_URL to a running server"
             )
         if self.base != self.home:
             self._leave_notes()

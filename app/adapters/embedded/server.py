@@ -154,5 +154,5 @@ def _advice(error: OSError, *, home: Path) -> str:
         )
     return (
         f"the embedded PostgreSQL can't use {home} ({error}): "
-        "set DAIRA_HOME to a directory of yours, or DAIRA_DATABASE_URL to a running server"
+        "set DAIRA_DATA_DIR to a directory of yours, or DAIRA_DATABASE_URL to a running server"
     )

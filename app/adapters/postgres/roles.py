@@ -21,7 +21,6 @@ TIMEOUTS = """
 alter role daira_app set statement_timeout = '30s';
 alter role daira_app set idle_in_transaction_session_timeout = '30s';
 alter role daira_app set search_path = daira, public;
-alter role daira_owner set search_path = daira, public;
 """
 # A migration that touches tenants' rows without a clamp would change none and say nothing: this makes it an error.
 FAIL_LOUDLY = "alter role daira_owner set row_security = off"

@@ -1,0 +1,64 @@
+"""`daira jobs`: a tenant's jobs, through the API."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from app.cli import addresses
+from app.client.client import Client
+
+jobs = typer.Typer(help="Jobs, through the API.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DataDir = Annotated[Path | None, typer.Option(help="The --data-dir of the `daira up` to talk to.")]
+JobIdText = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+
+
+@jobs.command("list")
+def jobs_list(
+    state: Annotated[str | None, typer.Option(help="queued, claimed, done, failed or cancelled.")] = None,
+    kind: Annotated[str | None, typer.Option(help="For example ocr.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100)] = 20,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """The newest jobs."""
+    with _client(data_dir) as client:
+        found = client.jobs(state=state, kind=kind, limit=limit)["data"]
+    if as_json:
+        print(json.dumps(found))
+        return
+    table = Table("job", "kind", "state", "attempts", "progress", "error")
+    for job in found:
+        error = job["error"]["code"] if job["error"] else ""
+        table.add_row(job["id"], job["kind"], job["state"], str(job["attempts"]), _progress(job), error)
+    Console().print(table)
+
+
+@jobs.command("show")
+def jobs_show(job_id: JobIdText, data_dir: DataDir = None) -> None:
+    """One job with its history, as JSON."""
+    with _client(data_dir) as client:
+        print(json.dumps(client.job(job_id), indent=2))
+
+
+@jobs.command("cancel")
+def jobs_cancel(job_id: JobIdText, data_dir: DataDir = None) -> None:
+    """Cancel a job: a queued one at once, a running one with its next beat."""
+    with _client(data_dir) as client:
+        job = client.cancel(job_id)
+    print(f"{job['id']} is {job['state']}" + ("; asked to stop" if job["state"] == "claimed" else ""))
+
+
+def _client(data_dir: Path | None) -> Client:
+    address = addresses.find(url=None, api_key=None, data_dir=data_dir)
+    return Client(address.url, address.api_key)
+
+
+def _progress(job: dict[str, Any]) -> str:
+    progress = job["progress"]
+    return f"{progress['done']}/{progress['total']}" if progress else ""

@@ -1,0 +1,71 @@
+"""The queue holds nothing worth protecting: wiped, doubled or forged bells change nothing but time."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from app.adapters.postgres.engine import administer
+from app.domain.ids import uuid7
+from tests.support.folders import open_folder
+from tests.support.papers import Sheet, pdf
+from tests.support.service import Service, ended, up, upload
+
+UPLOADS = 200
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with open_folder() as folder, up(folder / "data") as service:
+        yield service
+
+
+def test_all_jobs_of_a_wiped_queue_end_within_30_seconds_and_none_twice(service: Service) -> None:
+    with service.client() as client:
+        documents = [upload(client, pdf(Sheet(lines=(f"Page of document {n}",)))) for n in range(UPLOADS)]
+        asyncio.run(_execute(service, "delete from daira.doorbells"))
+        until = asyncio.run(_now(service)) + 30
+        jobs = [ended(client, document["jobs"][0], seconds=30) for document in documents]
+        assert asyncio.run(_now(service)) < until
+    assert Counter(job["state"] for job in jobs) == {"done": UPLOADS}
+    assert {tuple(entry["outcome"] for entry in job["history"]) for job in jobs} == {("done",)}
+
+
+def test_a_bell_rung_fifty_times_starts_its_job_once(service: Service) -> None:
+    with service.client() as client:
+        document = upload(client, pdf(Sheet(lines=("Rung again and again",))))
+        job = document["jobs"][0]
+        ring = "insert into daira.doorbells (lane, tenant_id, job_id) values ('ocr', 'dev', $1) on conflict do nothing"
+        for _ in range(50):
+            asyncio.run(_execute(service, ring, job["id"]))
+        assert ended(client, job)["attempts"] == 1
+
+
+def test_forged_bells_are_answered_and_change_nothing(service: Service) -> None:
+    with service.client() as client:
+        document = upload(client, pdf(Sheet(lines=("Not theirs",))))
+        job = ended(client, document["jobs"][0])
+        forge = "insert into daira.doorbells (lane, tenant_id, job_id) values ('ocr', $1, $2)"
+        for tenant in ("other", "no-such-tenant", "dev"):
+            asyncio.run(_execute(service, forge, tenant, job["id"]))
+        asyncio.run(_execute(service, forge, "dev", str(uuid7())))
+        asyncio.run(_emptied(service))
+        assert client.get(f"/v1/jobs/{job['id']}").json() == job
+
+
+async def _execute(service: Service, statement: str, *arguments: object) -> None:
+    async with administer(service.database_url) as connection:
+        await connection.execute(statement, *arguments)
+
+
+async def _now(service: Service) -> float:
+    async with administer(service.database_url) as connection:
+        now: float = await connection.fetchval("select extract(epoch from clock_timestamp())::float8")
+        return now
+
+
+async def _emptied(service: Service) -> None:
+    async with asyncio.timeout(20), administer(service.database_url) as connection:
+        while await connection.fetchval("select count(*) from daira.doorbells"):
+            await asyncio.sleep(0.05)

@@ -1,0 +1,90 @@
+"""The schema: made by a plain owner, equal to what the code declares, and safe to ask for twice."""
+
+import asyncio
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection
+
+from app.adapters.postgres import migrations
+from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.roles import make_roles
+from app.adapters.postgres.tables import metadata
+from app.domain.errors import Conflict, Invalid
+from tests.support.databases import Cloned, with_database
+
+
+async def test_the_migrated_schema_is_what_the_code_declares(cloned: Cloned) -> None:
+    engine = Engine(cloned.owner_url, pool_size=0, name="test")
+
+    def differences(connection: Connection) -> object:
+        options = {
+            "include_schemas": True,
+            "include_name": lambda name, kind, _: kind != "schema" or name == "daira",
+            "include_object": lambda _, name, kind, *__: (kind, name) != ("table", "alembic_version"),
+            "compare_server_default": True,
+        }
+        return compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+
+    async with engine.begin() as connection:
+        assert await connection.run_sync(differences) == []
+
+
+async def test_it_can_be_taken_back_and_made_again(cloned: Cloned) -> None:
+    engine = Engine(cloned.owner_url, pool_size=0, name="test")
+
+    def back(connection: Connection) -> None:
+        config = Config(str(migrations.INI))
+        config.attributes["connection"] = connection
+        command.downgrade(config, "base")
+
+    async with engine.begin() as connection:
+        await connection.run_sync(back)
+    assert await migrations.current(engine) is None
+    assert await migrations.migrate(cloned.owner_url) == migrations.head()
+    assert await migrations.current(engine) == migrations.head()
+
+
+async def test_migrating_a_schema_at_head_changes_nothing_even_side_by_side(cloned: Cloned) -> None:
+    done = await asyncio.gather(*(migrations.migrate(cloned.owner_url) for _ in range(3)))
+    assert done == [migrations.head()] * 3
+
+
+async def test_a_superuser_is_refused_because_it_hides_what_the_wall_would_do(cloned: Cloned) -> None:
+    with pytest.raises(Conflict, match="superuser"):
+        await migrations.migrate(cloned.admin_url)
+
+
+async def test_a_data_migration_without_a_clamp_fails_loudly(cloned: Cloned) -> None:
+    async with administer(cloned.owner_url) as owner:
+        with pytest.raises(Exception, match="row-level security policy"):
+            await owner.execute("update daira.jobs set priority = 1")
+
+
+async def test_roles_can_be_made_again_and_have_no_more_rights_than_they_need(cloned: Cloned) -> None:
+    await make_roles(cloned.admin_url, owner_url=cloned.owner_url, app_url=cloned.app_url)
+    async with administer(cloned.admin_url) as admin:
+        rows = await admin.fetch(
+            "select rolname, rolcanlogin, rolsuper or rolbypassrls or rolcreatedb or rolcreaterole or rolreplication"
+            " or rolinherit as more from pg_roles where rolname like 'daira%' order by 1"
+        )
+        members = await admin.fetch(
+            "select pg_get_userbyid(member) as who from pg_auth_members where pg_get_userbyid(member) = 'daira_app'"
+        )
+    assert [tuple(row) for row in rows] == [
+        ("daira_app", True, False),
+        ("daira_owner", True, False),
+        ("daira_scout", False, False),
+    ]
+    assert members == []
+
+
+async def test_urls_that_name_other_roles_or_databases_are_refused(cloned: Cloned) -> None:
+    with pytest.raises(Invalid, match="names the user 'postgres'"):
+        await make_roles(cloned.admin_url, owner_url=cloned.admin_url, app_url=cloned.app_url)
+    elsewhere = with_database(cloned.app_url, "elsewhere")
+    with pytest.raises(Invalid, match="different databases"):
+        await make_roles(cloned.admin_url, owner_url=cloned.owner_url, app_url=elsewhere)

@@ -1,0 +1,97 @@
+"""Production refuses to start on anything that could lose work or leak a tenant, and names all of it at once."""
+
+from pathlib import Path
+
+from tests.support.databases import Cloned
+from tests.support.service import run
+
+PRODUCTION = {"DAIRA_ENV": "production", "DAIRA_PORT": "0"}
+
+
+def test_memory_adapters_are_refused_and_each_is_named(tmp_path: Path) -> None:
+    refused = run(
+        "serve",
+        cwd=tmp_path,
+        DAIRA_DATABASE_URL="memory://",
+        DAIRA_QUEUE_URL="memory://",
+        DAIRA_BLOB_URL="memory://",
+        DAIRA_DEBUG="true",
+        DAIRA_CORS_ORIGINS="*",
+        **PRODUCTION,
+    )
+    assert refused.returncode == 78
+    for named in ("DAIRA_DATABASE_URL", "DAIRA_QUEUE_URL", "DAIRA_BLOB_URL", "DAIRA_DEBUG", "DAIRA_CORS_ORIGINS"):
+        assert f"  - {named}" in refused.stderr
+    assert "5 fault(s)" in refused.stderr
+
+
+def test_the_embedded_server_is_refused(tmp_path: Path) -> None:
+    refused = run("serve", cwd=tmp_path, DAIRA_DATA_DIR=str(tmp_path / "data"), **PRODUCTION)
+    assert refused.returncode == 78
+    assert "embedded Postgres is for development" in refused.stderr
+    assert "DAIRA_BLOB_URL is empty" in refused.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_superusers_login_is_refused(cloned: Cloned, tmp_path: Path) -> None:
+    refused = run("serve", cwd=tmp_path, DAIRA_DATABASE_URL=cloned.admin_url, DAIRA_BLOB_URL="file:///b", **PRODUCTION)
+    assert refused.returncode == 78
+    assert "is a superuser" in refused.stderr
+    assert "has BYPASSRLS" in refused.stderr
+    assert "row_security = off does not raise" in refused.stderr
+
+
+def test_the_owners_login_is_refused(cloned: Cloned, tmp_path: Path) -> None:
+    refused = run("serve", cwd=tmp_path, DAIRA_DATABASE_URL=cloned.owner_url, DAIRA_BLOB_URL="file:///b", **PRODUCTION)
+    assert refused.returncode == 78
+    assert "owns the tenant tables" in refused.stderr
+
+
+def test_a_database_that_does_not_answer_is_one_of_the_faults(tmp_path: Path) -> None:
+    nowhere = "postgresql://daira_app@127.0.0.1:1/daira"
+    refused = run("serve", cwd=tmp_path, DAIRA_DATABASE_URL=nowhere, DAIRA_QUEUE_URL="memory://", **PRODUCTION)
+    assert refused.returncode == 78
+    assert "the database can't be reached" in refused.stderr
+    assert "DAIRA_QUEUE_URL=memory://" in refused.stderr
+
+
+def test_plain_uvicorn_is_bound_by_the_guard_too(tmp_path: Path) -> None:
+    """Whatever starts the program: it does not serve."""
+    import subprocess
+    import sys
+
+    from tests.support.service import environment
+
+    refused = subprocess.run(
+        [sys.executable, "-P", "-m", "uvicorn", "app.main:app", "--port", "0"],
+        cwd=tmp_path,
+        env=environment(DAIRA_DATABASE_URL="memory://", DAIRA_QUEUE_URL="memory://", **PRODUCTION),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert refused.returncode != 0
+    assert "refuses to start in production" in refused.stderr
+
+
+def test_the_doctor_finds_nothing_wrong_with_an_ordinary_set_up(cloned: Cloned, tmp_path: Path) -> None:
+    blobs = (tmp_path / "blobs").as_uri()
+    healthy = run("doctor", cwd=tmp_path, DAIRA_DATABASE_URL=cloned.app_url, DAIRA_BLOB_URL=blobs, **PRODUCTION)
+    assert healthy.returncode == 0, healthy.stdout + healthy.stderr
+    assert "FAULT" not in healthy.stdout
+    for check in ("settings", "walled tables", "database answers", "queue answers", "blobs answers"):
+        assert f"{check}\n" in healthy.stdout
+
+
+def test_the_doctor_ends_with_1_on_a_fault(cloned: Cloned, tmp_path: Path) -> None:
+    sick = run("doctor", cwd=tmp_path, DAIRA_DATABASE_URL=cloned.owner_url, DAIRA_DATA_DIR=str(tmp_path))
+    assert sick.returncode == 1
+    assert "FAULT" in sick.stdout
+
+
+def test_an_unknown_setting_is_wrong_usage(tmp_path: Path) -> None:
+    typo = run("serve", cwd=tmp_path, DAIRA_DATABSE_URL="postgresql://x")
+    assert typo.returncode == 2
+    assert "DAIRA_DATABSE_URL" in typo.stderr
+    assert "Traceback" not in typo.stderr

@@ -1,0 +1,210 @@
+"""The tenant wall as the database keeps it, asked with the application's own login and plain SQL."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from app.adapters.postgres.checks import CHECKS
+from app.adapters.postgres.engine import Engine, administer
+from app.domain.ids import tenant_id, uuid7
+from tests.support.databases import Cloned
+from tests.support.postgres_rig import TENANT_TABLES, postgres_rig
+from tests.support.rig import KIND, LEASE, Rig, done, new_page, ring_of
+
+TABLES = [table.name for table in TENANT_TABLES]
+
+
+@pytest.fixture
+async def app(cloned: Cloned) -> AsyncIterator[asyncpg.Connection]:
+    """A fresh connection with the application's rights."""
+    async with administer(cloned.app_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def furnished(cloned: Cloned, engine: Engine) -> Rig:
+    """Two tenants with a row in every table that the application can fill."""
+    rig = postgres_rig(cloned, engine)
+    for name in ("acme", "globex"):
+        tenant = await rig.tenant(name)
+        await rig.key(tenant)
+        document = await rig.document(tenant)
+        job = await rig.enqueue(tenant, document_id=document.id)
+        assert await rig.leases.settle([done(await rig.lease(job))]) == [True]
+        async with rig.database.begin(tenant) as tx:
+            await tx.pages.replace(document.id, [new_page()])
+        async with administer(cloned.admin_url) as admin:
+            await admin.execute("insert into daira.results values ($1, $2, '{}')", tenant, job.id)
+            await admin.execute("insert into daira.idempotency_keys values ($1, 'key', 'x')", tenant)
+    return rig
+
+
+@asynccontextmanager
+async def clamped(connection: asyncpg.Connection, tenant: str) -> AsyncIterator[None]:
+    async with connection.transaction():
+        await connection.execute("select set_config('app.tenant_id', $1, true)", tenant)
+        yield
+
+
+async def counts(connection: asyncpg.Connection) -> dict[str, int]:
+    return {table: await connection.fetchval(f"select count(*) from daira.{table}") for table in TABLES}
+
+
+@pytest.mark.usefixtures("furnished")
+async def test_a_fresh_connection_without_a_tenant_sees_no_row(app: asyncpg.Connection) -> None:
+    assert await app.fetchval("select current_setting('app.tenant_id', true)") is None
+    assert await counts(app) == dict.fromkeys(TABLES, 0)
+
+
+@pytest.mark.usefixtures("furnished")
+async def test_a_used_connection_without_a_tenant_sees_no_row(app: asyncpg.Connection) -> None:
+    """After its first use the setting is '' and never NULL again: another case than a fresh connection."""
+    async with clamped(app, "acme"):
+        assert await counts(app) == dict.fromkeys(TABLES, 1)
+    assert await app.fetchval("select current_setting('app.tenant_id', true)") == ""
+    assert await counts(app) == dict.fromkeys(TABLES, 0)
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["fresh", "used"])
+async def test_a_clamp_on_a_uuid_column_finds_no_row_either(
+    cloned: Cloned, app: asyncpg.Connection, *, used: bool
+) -> None:
+    """The same policy on a uuid: without nullif a used connection raises 22P02, a fresh one does not."""
+    async with administer(cloned.owner_url) as owner:
+        await owner.execute(
+            "create table daira.by_uuid (tenant_id uuid not null);"
+            "alter table daira.by_uuid enable row level security; alter table daira.by_uuid force row level security;"
+            "create policy clamp on daira.by_uuid to daira_app using"
+            " (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid));"
+            "grant select on daira.by_uuid to daira_app"
+        )
+    async with administer(cloned.admin_url) as admin:
+        await admin.execute("insert into daira.by_uuid values ($1)", uuid7())
+    if used:
+        async with clamped(app, str(uuid7())):
+            assert await app.fetchval("select count(*) from daira.by_uuid") == 0
+    assert await app.fetchval("select count(*) from daira.by_uuid") == 0
+
+
+@pytest.mark.usefixtures("furnished")
+async def test_an_unclamped_write_is_refused(app: asyncpg.Connection) -> None:
+    for tenant in ("acme", "newcomer", ""):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await app.execute("insert into daira.tenants (tenant_id) values ($1)", tenant)
+    assert await app.execute("update daira.jobs set state = 'failed'") == "UPDATE 0"
+    assert await app.execute("delete from daira.documents") == "DELETE 0"
+
+
+@pytest.mark.usefixtures("furnished")
+async def test_a_write_for_another_tenant_is_refused(app: asyncpg.Connection) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        async with clamped(app, "acme"):
+            await app.execute("insert into daira.jobs (tenant_id, id, kind) values ('globex', $1, 'ocr')", uuid7())
+
+
+@pytest.mark.usefixtures("furnished")
+async def test_no_row_can_be_moved_to_another_tenant(app: asyncpg.Connection) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        async with clamped(app, "acme"):
+            await app.execute("update daira.jobs set tenant_id = 'globex'")
+
+
+@pytest.mark.usefixtures("furnished")
+async def test_ids_of_others_are_no_oracle(app: asyncpg.Connection) -> None:
+    async with clamped(app, "globex"):
+        theirs = await app.fetchval("select id from daira.jobs")
+    async with clamped(app, "acme"):
+        await app.execute("insert into daira.jobs (tenant_id, id, kind) values ('acme', $1, 'ocr')", theirs)
+    for document in (await _document_of(app, "globex"), uuid7()):
+        with pytest.raises(asyncpg.ForeignKeyViolationError):
+            async with clamped(app, "acme"):
+                await app.execute(
+                    "insert into daira.jobs (tenant_id, id, kind, document_id) values ('acme', $1, 'ocr', $2)",
+                    uuid7(),
+                    document,
+                )
+
+
+@pytest.mark.usefixtures("furnished")
+async def test_truncate_and_row_security_off_are_refused(app: asyncpg.Connection) -> None:
+    for statement in ("truncate daira.jobs", "set row_security = off; select from daira.jobs", "drop table daira.jobs"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await app.execute(statement)
+
+
+@pytest.mark.usefixtures("furnished")
+async def test_a_permissive_policy_too_many_shows_nothing(cloned: Cloned) -> None:
+    async with administer(cloned.owner_url) as owner:
+        await owner.execute("create policy careless on daira.jobs for select to daira_app using (true)")
+    async with administer(cloned.app_url) as connection:
+        assert await connection.fetchval("select count(*) from daira.jobs") == 0
+
+
+async def test_the_scout_sees_six_columns_of_live_jobs_and_nothing_else(furnished: Rig, cloned: Cloned) -> None:
+    acme = tenant_id("acme")
+    await furnished.enqueue(acme)
+    async with administer(cloned.admin_url) as admin:
+        await admin.execute("set role daira_scout")
+        names = await admin.fetch("select tenant_id, kind, state, run_after, ring_after, lease_until from daira.jobs")
+        assert [row["tenant_id"] for row in names] == ["acme"]
+        for column in ("id", "payload", "document_id", "last_error", "*", "to_jsonb(jobs)"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await admin.fetch(f"select {column} from daira.jobs")
+        for table in ("documents", "pages", "results", "api_keys", "job_attempts", "idempotency_keys"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await admin.fetch(f"select from daira.{table}")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await admin.execute("update daira.jobs set state = 'done'")
+
+
+async def test_a_batch_over_tenants_leaves_no_clamp_behind(furnished: Rig, engine: Engine) -> None:
+    jobs = [await furnished.enqueue(tenant_id(name)) for name in ("acme", "globex")]
+    claims = await furnished.leases.claim(
+        [ring_of(job) for job in jobs], worker="w", lease=LEASE, kinds=frozenset({KIND})
+    )
+    assert {claim.ring.tenant_id for claim in claims if claim.job} == {"acme", "globex"}
+    (row,) = await engine.call("select current_setting('app.tenant_id', true) as clamp")
+    assert not row["clamp"]
+
+
+MUTATIONS = {
+    "alter table daira.jobs no force row level security": "lacks ENABLE or FORCE",
+    "alter table daira.pages disable row level security": "lacks ENABLE or FORCE",
+    "drop policy tenant_clamp on daira.jobs": "jobs lacks its restrictive clamp",
+    "drop policy tenant_rows on daira.results": "results lacks its permissive clamp",
+    "alter policy tenant_clamp on daira.documents using (true)": "documents lacks its restrictive clamp",
+    "create table daira.notes (tenant_id text not null)": "table notes lacks ENABLE or FORCE",
+    "create view daira.everything as select * from daira.jobs": "view everything runs with its owner's rights",
+    "create materialized view daira.copied as select * from daira.tenants with no data": "view copied runs with",
+    "create function daira.peek() returns bigint language sql security definer as 'select 1::bigint'": (
+        "peek is SECURITY DEFINER"
+    ),
+    "grant daira_owner to daira_app": "is a member of their owner",
+    "alter role daira_app bypassrls": "has BYPASSRLS",
+    "update daira.alembic_version set version_num = 'earlier'": "the schema is at earlier",
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+async def test_the_guard_sees_a_breach(cloned: Cloned, engine: Engine, mutation: str) -> None:
+    assert await _faults(engine) == []
+    async with administer(cloned.admin_url) as admin:
+        await admin.execute(mutation)
+        try:
+            assert any(MUTATIONS[mutation] in fault for fault in await _faults(engine))
+        finally:
+            # Roles are the whole server's: other tests use them.
+            await admin.execute("revoke daira_owner from daira_app; alter role daira_app nobypassrls")
+
+
+async def _faults(engine: Engine) -> list[str]:
+    return [fault for check in CHECKS.values() for fault in await check(engine)]
+
+
+async def _document_of(connection: asyncpg.Connection, tenant: str) -> UUID:
+    async with clamped(connection, tenant):
+        document: UUID = await connection.fetchval("select id from daira.documents")
+        return document

@@ -1,0 +1,138 @@
+"""The program itself as a process, started as a user starts it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """This process's, without settings of whoever runs the tests, and with those given."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DAIRA_")}
+    return kept | {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"} | settings
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "app", *arguments]
+
+
+def run(*arguments: str, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments),
+        cwd=cwd,
+        env=environment(**settings),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    process: subprocess.Popen[bytes]
+    data_dir: Path
+    url: str
+    api_key: str
+    database_url: str
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {self.api_key}"}, timeout=30, trust_env=False
+        )
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> int:
+        self.process.send_signal(how)
+        return self.process.wait(timeout=60)
+
+
+@contextmanager
+def up(data_dir: Path, **settings: str) -> Iterator[Service]:
+    """`daira up` on a free port; stopped at the end, unless the test has done so."""
+    process = subprocess.Popen(
+        command("up", "--port", "0", "--data-dir", str(data_dir)),
+        cwd=data_dir.parent,
+        env=environment(**settings),
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        yield _ready(process, data_dir)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=60)
+        # The server follows its last user; it must be gone before its folder is.
+        wait_until(lambda: not using(data_dir), seconds=30)
+
+
+def _ready(process: subprocess.Popen[bytes], data_dir: Path) -> Service:
+    left: dict[str, Any] = {}
+
+    def told() -> bool:
+        nonlocal left
+        assert process.poll() is None, f"`daira up` ended with status {process.returncode}"
+        if (data_dir / "dev.json").exists():
+            left = json.loads((data_dir / "dev.json").read_text())
+        # A file left by a killed predecessor may name a port that nobody serves.
+        return bool(left) and _answers(left["url"])
+
+    wait_until(told, seconds=60)
+    return Service(
+        process=process,
+        data_dir=data_dir,
+        url=left["url"],
+        api_key=left["api_key"],
+        database_url=left["database_url"],
+    )
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz", trust_env=False, timeout=5).is_success
+    except httpx.TransportError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool], *, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.05)
+
+
+def upload(client: httpx.Client, content: bytes, *, name: str = "page.pdf", **fields: str) -> Mapping[str, Any]:
+    answer = client.post("/v1/documents", files={"file": (name, content)}, data=fields)
+    assert answer.status_code in {200, 202}, answer.text
+    body: Mapping[str, Any] = answer.json()
+    return body
+
+
+def ended(client: httpx.Client, job: Mapping[str, Any], *, seconds: float = 30) -> Mapping[str, Any]:
+    answer = client.get(f"/v1/jobs/{job['id']}", params={"wait": seconds})
+    body: Mapping[str, Any] = answer.json()
+    assert body["state"] in {"done", "failed", "cancelled"}, body
+    return body
+
+
+def using(folder: Path) -> list[int]:
+    """Processes that name the folder on their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            line = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+        except OSError:
+            continue
+        if str(folder).encode() in line:
+            found.append(int(entry.name))
+    return found

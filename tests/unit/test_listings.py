@@ -1,0 +1,227 @@
+"""Listings: newest first, page by page without a gap, and every cursor that is not ours refused."""
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.unit.served import PROBLEM, Served
+
+LISTINGS = ["/v1/documents", "/v1/jobs"]
+
+HOUR = timedelta(hours=1)
+
+
+async def listed(web: Served, path: str, **query: Any) -> list[str]:
+    answer = await web.client.get(path, params=query)
+    assert answer.status_code == 200, answer.text
+    return [entry["id"] for entry in answer.json()["data"]]
+
+
+async def paged(web: Served, path: str, *, limit: int, **query: Any) -> list[list[str]]:
+    """All pages, by following the cursor."""
+    pages = []
+    cursor: dict[str, str] = {}
+    while True:
+        answer = await web.client.get(path, params={"limit": limit} | query | cursor)
+        assert answer.status_code == 200, answer.text
+        body = answer.json()
+        pages.append([entry["id"] for entry in body["data"]])
+        if body["next_cursor"] is None:
+            return pages
+        cursor = {"cursor": body["next_cursor"]}
+
+
+def packed(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+async def test_an_empty_listing_has_no_next_page(web: Served, path: str) -> None:
+    assert (await web.client.get(path)).json() == {"data": [], "next_cursor": None}
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+async def test_pages_hold_every_entry_once_newest_first(web: Served, path: str, limit: int) -> None:
+    for _ in range(7):
+        await web.uploaded()
+    pages = await paged(web, path, limit=limit)
+    assert {len(page) for page in pages[:-1]} <= {limit}
+    assert pages[-1]
+    entries = [entry for page in pages for entry in page]
+    assert len(entries) == 7
+    assert entries == sorted(entries, reverse=True)
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+async def test_what_is_added_meanwhile_moves_no_later_page(web: Served, path: str) -> None:
+    for _ in range(4):
+        await web.uploaded()
+    first = (await web.client.get(path, params={"limit": 2})).json()
+    await web.uploaded()
+    second = (await web.client.get(path, params={"limit": 2, "cursor": first["next_cursor"]})).json()
+    assert not {entry["id"] for entry in first["data"]} & {entry["id"] for entry in second["data"]}
+    assert second["next_cursor"] is None
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+async def test_a_page_has_20_entries_unless_asked_otherwise(web: Served, path: str) -> None:
+    for _ in range(21):
+        await web.uploaded()
+    assert len(await listed(web, path)) == 20
+    assert len(await listed(web, path, limit=100)) == 21
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+@pytest.mark.parametrize("limit", ["0", "-1", "101", "1000000000000000000000", "1.5", "ten", "", "NaN", "\0"])
+async def test_a_limit_outside_of_1_to_100_is_refused(web: Served, path: str, limit: str) -> None:
+    answer = await web.client.get(path, params={"limit": limit})
+    assert answer.status_code == 422
+    assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/limit"]
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "",
+        "x",
+        "====",
+        "nonsense",
+        "ü",
+        "\0",
+        "a" * 10_000,
+        packed(None),
+        packed([]),
+        packed({}),
+        packed({"a": 1, "b": 2}),
+        packed("ab"),
+        packed(1),
+        packed([1]),
+        packed([None, None]),
+        packed(["not a uuid"]),
+        packed([datetime.now(UTC).isoformat(), "not a uuid"]),
+        packed(["yesterday", str(uuid4())]),
+        packed(["2026-01-01T00:00:00", str(uuid4())]),
+        packed(["0001-01-01T00:00:00+23:59", str(uuid4())]),
+        packed(["9999-12-31T23:59:59-23:59", str(uuid4())]),
+        packed([datetime.now(UTC).isoformat(), str(uuid4()), "more"]),
+        base64.urlsafe_b64encode(b"[" * 5000).decode(),
+        base64.urlsafe_b64encode(b"\xff\xfe\xfd").decode(),
+        base64.urlsafe_b64encode(b"9" * 5000).decode(),
+    ],
+    ids=lambda value: value[:24],
+)
+async def test_a_cursor_that_is_not_ours_is_refused(web: Served, path: str, cursor: str) -> None:
+    await web.uploaded()
+    answer = await web.client.get(path, params={"cursor": cursor})
+    assert answer.status_code == 422, answer.text
+    assert answer.headers["Content-Type"] == PROBLEM
+    assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/cursor"]
+
+
+async def test_a_cursor_of_another_listing_is_refused(web: Served) -> None:
+    for _ in range(2):
+        await web.uploaded()
+    for path, other in (LISTINGS, reversed(LISTINGS)):
+        cursor = (await web.client.get(path, params={"limit": 1})).json()["next_cursor"]
+        assert (await web.client.get(other, params={"cursor": cursor})).status_code == 422
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+async def test_a_cursor_of_another_tenant_shows_nothing_of_theirs(web: Served, path: str) -> None:
+    for _ in range(3):
+        await web.uploaded()
+    cursor = (await web.client.get(path, params={"limit": 1})).json()["next_cursor"]
+    answer = await web.client.get(path, params={"cursor": cursor}, headers=await web.key_of("other"))
+    assert answer.json() == {"data": [], "next_cursor": None}
+
+
+async def test_documents_are_filtered_by_status(web: Served) -> None:
+    ready, failed, processing = [await web.uploaded() for _ in range(3)]
+    await web.read(ready)
+    await web.client.post(f"/v1/jobs/{failed['jobs'][0]['id']}/cancel")
+    assert await listed(web, "/v1/documents", status="ready") == [ready["id"]]
+    assert await listed(web, "/v1/documents", status="failed") == [failed["id"]]
+    assert await listed(web, "/v1/documents", status="processing") == [processing["id"]]
+
+
+async def test_documents_are_filtered_by_a_part_of_their_name_in_any_case(web: Served) -> None:
+    document = await web.uploaded()
+    for found in ("letter", "LETTER.P", "", ".pdf"):
+        assert await listed(web, "/v1/documents", filename=found) == [document["id"]]
+    for missed in ("lettre", "%", "_", "letter%", "\\", "*"):
+        assert await listed(web, "/v1/documents", filename=missed) == []
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "\0", "a\0b"])
+async def test_a_name_that_no_document_can_have_is_refused(web: Served, name: str) -> None:
+    answer = await web.client.get("/v1/documents", params={"filename": name})
+    assert answer.status_code == 422
+    assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/filename"]
+
+
+async def test_documents_are_filtered_by_when_they_were_made(web: Served) -> None:
+    document = await web.uploaded()
+    made = datetime.fromisoformat(document["created_at"])
+    before, after = (made - HOUR).isoformat(), (made + HOUR).isoformat()
+    assert await listed(web, "/v1/documents", created_after=before, created_before=after) == [document["id"]]
+    assert await listed(web, "/v1/documents", created_after=after) == []
+    assert await listed(web, "/v1/documents", created_before=before) == []
+    assert await listed(web, "/v1/documents", created_after=made.isoformat()) == []
+    assert await listed(web, "/v1/documents", created_before="2999-01-01T00:00:00Z") == [document["id"]]
+
+
+@pytest.mark.parametrize("name", ["created_after", "created_before"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "",
+        "yesterday",
+        "2026-01-01T00:00:00",
+        "2026-13-01T00:00:00Z",
+        "0001-01-01T00:00:00+23:59",
+        "9999-12-31T23:59:59-23:59",
+        "NaN",
+        "1e400",
+    ],
+)
+async def test_a_time_that_is_no_moment_is_refused(web: Served, name: str, moment: str) -> None:
+    await web.uploaded()
+    answer = await web.client.get("/v1/documents", params={name: moment})
+    assert answer.status_code == 422, answer.text
+    assert [fault["pointer"] for fault in answer.json()["errors"]] == [f"/{name}"]
+
+
+async def test_jobs_are_filtered_by_state_kind_and_document(web: Served) -> None:
+    done, queued = [await web.uploaded() for _ in range(2)]
+    await web.read(done)
+    (of_done,), (of_queued,) = ([job["id"] for job in document["jobs"]] for document in (done, queued))
+    assert await listed(web, "/v1/jobs", state="done") == [of_done]
+    assert await listed(web, "/v1/jobs", state="queued") == [of_queued]
+    assert await listed(web, "/v1/jobs", document_id=done["id"]) == [of_done]
+    assert await listed(web, "/v1/jobs", document_id=done["id"], state="queued") == []
+    assert await listed(web, "/v1/jobs", kind="ocr") == [of_queued, of_done]
+    for unknown in ("brew", "OCR", "\0", ""):
+        assert await listed(web, "/v1/jobs", kind=unknown) == []
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+async def test_a_filter_holds_on_every_page(web: Served, path: str) -> None:
+    documents = [await web.uploaded() for _ in range(6)]
+    for document in documents[::2]:
+        await web.read(document)
+    query = {"status": "ready"} if path == "/v1/documents" else {"state": "done"}
+    pages = await paged(web, path, limit=2, **query)
+    assert [len(page) for page in pages] == [2, 1]
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+async def test_a_listing_shows_the_callers_entries_alone(web: Served, path: str) -> None:
+    await web.uploaded()
+    answer = await web.client.get(path, headers=await web.key_of("other"))
+    assert answer.json()["data"] == []
