@@ -27,9 +27,11 @@ def tenant_id(text: str) -> TenantId:
 
 
 def uuid7() -> UUID:
-    """RFC 9562, version 7: 48 bits of Unix milliseconds, then 74 random bits."""
-    milliseconds = time.time_ns() // 1_000_000
-    value = (milliseconds << 80) | int.from_bytes(os.urandom(10))
-    value = (value & ~(0xF << 76)) | (0x7 << 76)
-    value = (value & ~(0x3 << 62)) | (0x2 << 62)
-    return UUID(int=value)
+    """RFC 9562, version 7: 48 bits of Unix milliseconds, 12 of their fraction, then 62 random bits.
+
+    The fraction (section 6.2, method 3) keeps ids that a process makes in the same millisecond in their order.
+    """
+    milliseconds, rest = divmod(time.time_ns(), 1_000_000)
+    fraction = (rest << 12) // 1_000_000
+    random = int.from_bytes(os.urandom(8)) & ~(0x3 << 62)
+    return UUID(int=(milliseconds << 80) | (0x7 << 76) | (fraction << 64) | (0x2 << 62) | random)

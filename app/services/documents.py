@@ -12,6 +12,9 @@ from app.domain.pages import Page
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 
+LAST_PAGE = 2**31 - 1
+"""The greatest number that a page can have in every store."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
@@ -64,7 +67,8 @@ class Documents:
     async def page(self, tenant_id: TenantId, document_id: DocumentId, number: int) -> Page:
         async with self.database.begin(tenant_id) as tx:
             await _ready(tx, document_id)
-            page = await tx.pages.get(document_id, number)
+            # A store's integer has an end, a caller's has none.
+            page = await tx.pages.get(document_id, number) if 0 < number <= LAST_PAGE else None
         if page is None:
             raise NotFound("there is no such page")
         return page

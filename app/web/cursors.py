@@ -9,6 +9,7 @@ from uuid import UUID
 from app.domain.documents import Cursor
 from app.domain.errors import Invalid
 from app.domain.ids import DocumentId, JobId
+from app.web.schemas import in_utc
 
 
 def of_document(created_at: datetime, document_id: DocumentId) -> str:
@@ -23,7 +24,7 @@ def document(cursor: str | None) -> Cursor | None:
         moment = datetime.fromisoformat(created_at)
         if moment.tzinfo is None:
             raise _refused()
-        return Cursor(created_at=moment, id=DocumentId(UUID(document_id)))
+        return Cursor(created_at=in_utc(moment), id=DocumentId(UUID(document_id)))
     except (ValueError, TypeError, AttributeError):
         raise _refused() from None
 
@@ -49,7 +50,7 @@ def _pack(parts: list[str]) -> str:
 def _unpack(cursor: str) -> list[str]:
     try:
         parts: list[str] = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (binascii.Error, UnicodeDecodeError) as error:
+    except (binascii.Error, UnicodeDecodeError, RecursionError) as error:
         raise ValueError from error
     return parts
 

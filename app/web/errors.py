@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from app.domain.errors import (
     Conflict,
@@ -64,6 +65,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(DairaError, _known)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _of_the_framework)
+    app.add_exception_handler(ClientDisconnect, _left)
     app.add_exception_handler(Exception, _unforeseen)
 
 
@@ -95,7 +97,9 @@ def problem(
 
 async def _known(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, DairaError)
-    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
+    if status is None:
+        raise error  # one of the worker's: in a request it is unforeseen
     headers: dict[str, str] = {}
     errors = None
     match error:
@@ -114,7 +118,7 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
 
 async def _malformed(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    faults = [FieldFault(pointer=_pointer(fault["loc"]), detail=fault["msg"]) for fault in error.errors()]
+    faults = [FieldFault(pointer=json_pointer(fault["loc"][1:]), detail=fault["msg"]) for fault in error.errors()]
     return problem(request, status=422, code="invalid", detail=faults[0].detail, errors=faults)
 
 
@@ -125,13 +129,20 @@ async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
     return problem(request, status=error.status_code, code=code, detail=detail, headers=error.headers)
 
 
+async def _left(_request: Request, _error: Exception) -> Response:
+    """The client has gone amid its own request: a status for the log and the histogram, as nginx writes it."""
+    return Response(status_code=499)
+
+
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     log.error("request_failed", path=request.url.path, exc_info=error)
     detail = "something failed here that should not; quote the request_id when you report it"
-    return problem(request, status=500, code="internal", detail=detail)
+    # Starlette answers this one outside of all middleware, so what `Requests` adds to every answer is missing.
+    headers = {"X-Request-ID": request.state.request_id, "X-Content-Type-Options": "nosniff"}
+    return problem(request, status=500, code="internal", detail=detail, headers=headers)
 
 
-def _pointer(location: Sequence[object]) -> str:
-    """JSON pointer to the faulty part: `("body", "jobs", 0)` is `/jobs/0`."""
-    parts = [str(part).replace("~", "~0").replace("/", "~1") for part in location[1:]]
+def json_pointer(location: Sequence[object]) -> str:
+    """RFC 6901: `("jobs", 0)` is `/jobs/0`."""
+    parts = [str(part).replace("~", "~0").replace("/", "~1") for part in location]
     return "/" + "/".join(parts)

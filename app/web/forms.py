@@ -49,7 +49,7 @@ class Form:
                     for event in parser.parse(chunk):
                         yield event
         except MultipartError as error:
-            raise Invalid(f"the multipart body is malformed: {error}") from error
+            raise Invalid(f"the multipart body is malformed: {error.args[0]}") from error
 
 
 async def _until_end(

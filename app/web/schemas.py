@@ -1,17 +1,31 @@
 """What goes over the wire, as the API's contract names it."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
 from app.domain.documents import Document, DocumentStatus, status
 from app.domain.jobs import Attempt, AttemptOutcome, Job, JobState
 from app.domain.pages import Page, Source
 from app.ports.ocr import Mode
 from app.services.uploads import JobRequest
+
+NESTING = 100
+"""Levels of JSON that are kept; the encoder of answers gives up at 255."""
+
+
+def in_utc(moment: datetime) -> datetime:
+    """Raises ValueError where UTC's calendar has no such day."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("the time is out of range") from None
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(in_utc)]
 
 
 class FieldFault(BaseModel):
@@ -170,14 +184,24 @@ class PageList(BaseModel):
 
 
 def parse_json(text: str) -> object:
-    """Strict JSON: no NaN, and nothing that the database can't hold. Raises ValueError."""
+    """Strict JSON: no NaN, and nothing that the database or an answer can't hold. Raises ValueError."""
 
     def refuse(constant: str) -> object:
         raise ValueError(f"{constant} is not JSON")
 
-    value: object = json.loads(text, parse_constant=refuse)
+    try:
+        value: object = json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not _fits(value, NESTING):
+        raise ValueError(f"it is nested more than {NESTING} levels deep")
     if "\\u0000" in text or "\x00" in text:
         raise ValueError("a NUL character can't be stored")
-    # A lone surrogate passes json.loads, and is neither UTF-8 nor acceptable to the database.
-    json.dumps(value, ensure_ascii=False).encode()
+    # A lone surrogate and 1e999 (infinity) pass json.loads, and the database accepts neither.
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     return value
+
+
+def _fits(value: object, levels: int) -> bool:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_fits(part, levels - 1) for part in parts)

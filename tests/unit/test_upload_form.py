@@ -6,11 +6,14 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message
 
 from app.web.forms import FIELD_LIMIT, PARTS_LIMIT
 from tests.unit.served import END, PROBLEM, Served, new_bytes, part, served
 
 DEEP = 100_000
+
+FORM = "multipart/form-data"
 
 
 async def refused(
@@ -63,14 +66,14 @@ async def test_fields_may_come_in_any_order(web: Served) -> None:
 
 
 async def test_a_body_may_arrive_byte_by_byte(web: Served) -> None:
-    body = part("metadata", '{"name": "Müller"}') + a_file(b"%PDF-1.7 \r\n--xylophone\r\n") + END
+    body = part("metadata", '{"name": "Müller"}') + a_file(b"%PDF-1.7 \r\n--ylophone\r\n") + END
 
     async def trickle() -> AsyncIterator[bytes]:
         for position in range(len(body)):
             yield body[position : position + 1]
 
     answer = await accepted(web, await web.form(trickle()))
-    assert (answer["size"], answer["metadata"]) == (25, {"name": "Müller"})
+    assert (answer["size"], answer["metadata"]) == (24, {"name": "Müller"})
 
 
 async def test_no_jobs_may_be_asked_for(web: Served) -> None:
@@ -265,12 +268,31 @@ async def test_a_body_cut_off_anywhere_is_refused(web: Served) -> None:
 
 
 async def test_a_client_that_leaves_midway_leaves_nothing_behind(web: Served) -> None:
-    async def leaving() -> AsyncIterator[bytes]:
-        yield a_file(b"%PDF-" + b"x" * 100_000)[:-2]
-        raise ConnectionResetError
+    received = iter(
+        [
+            {"type": "http.request", "body": a_file(b"%PDF-" + b"x" * 100_000)[:-2], "more_body": True},
+            {"type": "http.disconnect"},
+        ]
+    )
+    sent: list[Message] = []
 
-    with pytest.raises(ConnectionResetError):
-        await web.form(leaving())
+    async def receive() -> Message:
+        return next(received)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    request = web.client.build_request("POST", "/v1/documents", headers={"Content-Type": f"{FORM}; boundary=x"})
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/v1/documents",
+        "query_string": b"",
+        "headers": [(name.lower(), value) for name, value in request.headers.raw],
+    }
+    await web.app(scope, receive, send)
+    assert sent[0]["status"] == 499
     assert web.blobs == []
     assert (await web.client.get("/v1/documents")).json()["data"] == []
 

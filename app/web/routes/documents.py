@@ -1,7 +1,6 @@
 """Documents: upload, read, remove."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -15,6 +14,7 @@ from app.domain.ids import TenantId
 from app.services.uploads import Accepted, JobRequest, Received, Uploads
 from app.web import cursors
 from app.web.dependencies import ADocumentId, CallerTenant, TheDocuments, TheJobs, TheUploads
+from app.web.errors import json_pointer
 from app.web.forms import Form
 from app.web.schemas import (
     JOB_REQUESTS,
@@ -22,6 +22,7 @@ from app.web.schemas import (
     DocumentBody,
     DocumentList,
     JobBody,
+    Moment,
     PageBody,
     PageList,
     PageWithWords,
@@ -78,9 +79,11 @@ async def list_documents(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: str | None = None,
     status: DocumentStatus | None = None,
-    filename: Annotated[str | None, Query(max_length=255, description="A part of the name.")] = None,
-    created_after: datetime | None = None,
-    created_before: datetime | None = None,
+    filename: Annotated[
+        str | None, Query(max_length=255, pattern=r"^[^\x00]*$", description="A part of the name.")
+    ] = None,
+    created_after: Moment | None = None,
+    created_before: Moment | None = None,
 ) -> DocumentList:
     """Newest first."""
     listed = await documents.newest(
@@ -182,7 +185,7 @@ async def _accept(form: Form, received: Received, uploads: Uploads) -> Accepted:
 def _metadata(text: str) -> Mapping[str, object]:
     try:
         metadata = parse_json(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Invalid(f"metadata is not JSON: {error}", pointer="/metadata") from None
     if not isinstance(metadata, dict):
         raise Invalid("metadata is a JSON object", pointer="/metadata")
@@ -194,5 +197,4 @@ def _requests(text: str) -> list[JobRequest]:
         return [request.to_domain() for request in JOB_REQUESTS.validate_json(text)]
     except ValidationError as error:
         fault = error.errors()[0]
-        pointer = "/".join(["/jobs", *(str(part) for part in fault["loc"])])
-        raise Invalid(f"jobs: {fault['msg']}", pointer=pointer) from None
+        raise Invalid(f"jobs: {fault['msg']}", pointer=json_pointer(["jobs", *fault["loc"]])) from None
