@@ -47,12 +47,12 @@ def add_service_commands() -> None:
     app.add_typer(administration.key, name="key", rich_help_panel="Administer")
 
 
-def run() -> None:
+def run(*, program: str) -> None:
     add_client_commands()
     if not CLIENT_COMMANDS.intersection(sys.argv[1:2]):
         add_service_commands()
     try:
-        app()
+        app(prog_name=program)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

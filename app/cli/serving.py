@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
 import uvicorn
 from fastapi import FastAPI
@@ -150,7 +151,8 @@ def _announce(url: str, api_key: str) -> None:
     console.print(f"API key: {api_key}", highlight=False, soft_wrap=True)
     console.print("Try:", highlight=False)
     print(f'  curl -H "Authorization: Bearer {api_key}" -F file=@document.pdf {url}/v1/documents')
-    print("  daira upload --wait document.pdf", flush=True)
+    program = click.get_current_context().find_root().info_name
+    print(f"  {program} upload --wait document.pdf", flush=True)
 
 
 @contextmanager
