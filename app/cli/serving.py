@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 import uvicorn
 from fastapi import FastAPI
@@ -34,6 +33,7 @@ HTTP_GRACE = 5
 
 
 def up(
+    context: typer.Context,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(help="Port. Default: 8000, or any free one.", min=0, max=65535)] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where everything is kept.", file_okay=False)] = None,
@@ -51,7 +51,7 @@ def up(
     set_up_logging(level="warning", human=True)
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder), _listening(host, port) as listener:
-        asyncio.run(_up(settings, listener))
+        asyncio.run(_up(settings, listener, program=context.find_root().info_name or "daira"))
 
 
 def serve() -> None:
@@ -70,7 +70,7 @@ def serve() -> None:
         sys.exit(1)
 
 
-async def _up(settings: Settings, listener: socket.socket) -> None:
+async def _up(settings: Settings, listener: socket.socket, *, program: str) -> None:
     async with AsyncExitStack() as stack:
         with Console(stderr=True).status("Starting Postgres…"):
             settings = await stack.enter_async_context(local.with_database(settings))
@@ -87,7 +87,7 @@ async def _up(settings: Settings, listener: socket.socket) -> None:
                 "database_url": settings.database_url.get_secret_value(),
             }
             _write_private(dev_file, json.dumps(left))
-            _announce(url, api_key)
+            _announce(url, api_key, program=program)
 
         await _Server(create_app(settings), ready=ready).serve(sockets=[listener])
 
@@ -145,13 +145,12 @@ async def _works(tenants: Tenants, key: str) -> bool:
     return True
 
 
-def _announce(url: str, api_key: str) -> None:
+def _announce(url: str, api_key: str, *, program: str) -> None:
     console = Console()
     console.print(f"Daira is ready at [bold]{url}[/] (documentation: {url}/docs)", highlight=False, soft_wrap=True)
     console.print(f"API key: {api_key}", highlight=False, soft_wrap=True)
     console.print("Try:", highlight=False)
     print(f'  curl -H "Authorization: Bearer {api_key}" -F file=@document.pdf {url}/v1/documents')
-    program = click.get_current_context().find_root().info_name
     print(f"  {program} upload --wait document.pdf", flush=True)
 
 

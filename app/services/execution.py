@@ -25,7 +25,7 @@ from app.telemetry import Metrics
 log = structlog.get_logger()
 
 SETTLE_AGAIN = 0.5
-"""Seconds between tries to settle while the database is away; the lease bounds them."""
+"""Seconds between tries to settle, while the database is away or refuses; the lease bounds them."""
 
 
 class Interruption(StrEnum):
@@ -104,6 +104,7 @@ class Execution:
             except Exception as error:  # the results could not be written: rolled back with the settle
                 log.warning("results_refused", exc_info=error)
                 ending = Retry(JobError(code="internal", message=f"{type(error).__name__}: {error}"))
+                await asyncio.sleep(SETTLE_AGAIN)
         self.metrics.fenced_writes.inc()
         log.warning("lease_lost")
 
@@ -128,5 +129,8 @@ class Execution:
 
 
 def _interrupted(why: Interruption | None) -> Ending:
+    if why is None:
+        # Nobody asked for it: given back at no cost, such a job would run for ever.
+        return Retry(JobError(code="internal", message="the handler was cancelled from within"))
     # The row carries the request to cancel, so it ends as cancelled and not as failed.
     return Fail(CANCELLED) if why is Interruption.CANCELLED else Release()

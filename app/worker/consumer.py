@@ -52,12 +52,12 @@ class Consumer:
         self._metrics = metrics
         self._patience = SHORTEST_PATIENCE
         self._running: set[asyncio.Task[None]] = set()
-        self._stopping = asyncio.Event()
+        self._stopping = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Until stopped; what runs then goes on, see `drain`."""
         self._metrics.loop_started(f"consumer:{self.lane}")
-        while not self._stopping.is_set():
+        while not self._stopping.done():
             try:
                 await self._turn()
             except Unavailable as error:
@@ -71,7 +71,8 @@ class Consumer:
 
     async def stop(self) -> None:
         """Ask for no more bells."""
-        self._stopping.set()
+        if not self._stopping.done():
+            self._stopping.set_result(None)
         await self._doorbell.stop_answering()
 
     async def drain(self, *, at_most: timedelta | None = None) -> None:
@@ -81,16 +82,20 @@ class Consumer:
 
     async def _turn(self) -> None:
         free = await self._free_slots()
+        if not free:
+            return
         deliveries = await self._doorbell.answer(limit=free, wait=self._patience)
         if deliveries:
             await self._answer(deliveries)
-        elif not self._stopping.is_set():
+        elif not self._stopping.done():
             await self._idle()
 
     async def _free_slots(self) -> int:
-        while len(self._running) >= self._slots:
+        """At least one, unless it is stopped while all are busy: then the grace period of their jobs begins."""
+        while len(self._running) >= self._slots and not self._stopping.done():
             # Waits for an end, or, with a long job in every slot, looks up now and then to be seen alive.
-            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED, timeout=10)
+            waited_for = {*self._running, self._stopping}
+            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED, timeout=10)
             self._metrics.loop_succeeded(f"consumer:{self.lane}")
         return self._slots - len(self._running)
 
