@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from app.adapters.filesystem.blobs import FileBlobs
@@ -22,7 +22,6 @@ from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine
 from app.adapters.postgres.leases import PostgresLeases
 from app.adapters.postgres.sweeps import PostgresSweeps
-from app.domain.errors import Invalid
 from app.domain.lanes import LANE_OF_KIND, Lane
 from app.handlers.ocr import OcrHandler
 from app.ports.blobs import Blobs
@@ -94,7 +93,7 @@ async def open_runtime(settings: Settings, metrics: Metrics) -> AsyncIterator[Ru
                 languages=recognizer.languages,
             ),
             documents=Documents(database=store.database, blobs=blobs),
-            jobs=Jobs(database=store.database, ringing=ringing),
+            jobs=Jobs(database=store.database, ringing=ringing, languages=recognizer.languages),
             sweeping=sweeping,
             sweeps=store.sweeps,
             pings={"database": store.ping, "queue": doorbells[Lane.OCR].ping, "blobs": blobs.ping},
@@ -197,8 +196,6 @@ def _open_doorbells(settings: Settings, stack: AsyncExitStack) -> dict[Lane, Doo
     if settings.memory_queue:
         return {lane: MemoryDoorbell() for lane in Lane}
     url = settings.queue_url.get_secret_value() or settings.database_url.get_secret_value()
-    if urlsplit(url).scheme not in {"postgres", "postgresql"}:
-        raise Invalid("DAIRA_QUEUE_URL is postgres://… or memory://, or empty for the main database")
     engine = _engine(url, stack, pool_size=len(Lane) + 2, name="doorbells")
     listen_url = settings.listen_url.get_secret_value() or url
     doorbells: dict[Lane, Doorbell] = {}
@@ -214,10 +211,7 @@ def _open_blobs(settings: Settings) -> Blobs:
         return MemoryBlobs()
     if not settings.blob_url:
         return FileBlobs(settings.data_dir / "blobs")
-    parts = urlsplit(settings.blob_url)
-    if parts.scheme != "file" or parts.netloc or not parts.path:
-        raise Invalid("DAIRA_BLOB_URL is file:///an/absolute/path or memory://")
-    return FileBlobs(Path(parts.path))
+    return FileBlobs(Path(unquote(urlsplit(settings.blob_url).path)))
 
 
 async def _open_recognizer(settings: Settings, stack: AsyncExitStack) -> Recognizer:

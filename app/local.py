@@ -7,8 +7,11 @@ from contextlib import asynccontextmanager
 from pydantic import SecretStr
 
 from app.adapters.embedded.server import EmbeddedPostgres
+from app.adapters.postgres.checks import schema_is_at_head
+from app.adapters.postgres.engine import Engine
 from app.adapters.postgres.migrations import migrate
 from app.adapters.postgres.roles import APP, OWNER, make_roles
+from app.domain.errors import Conflict
 from app.settings import Settings
 
 DATABASE = "daira"
@@ -29,3 +32,22 @@ async def with_database(settings: Settings) -> AsyncIterator[Settings]:
         yield settings.model_copy(update={"database_url": SecretStr(app), "migration_database_url": SecretStr(owner)})
     finally:
         server.close()
+
+
+async def bring_to_head(settings: Settings) -> None:
+    """For `daira up` on a database of the user's: migrate it where the owner's URL is given.
+
+    Raises Conflict where it is not, and the schema is behind.
+    """
+    if settings.memory_store:
+        return
+    if owner := settings.migration_database_url.get_secret_value():
+        await migrate(owner)
+        return
+    engine = Engine(settings.database_url.get_secret_value(), pool_size=0, name="up")
+    try:
+        faults = await schema_is_at_head(engine)
+    finally:
+        await engine.close()
+    if faults:
+        raise Conflict(f"{faults[0]}; or set DAIRA_MIGRATION_DATABASE_URL, and `daira up` does it")

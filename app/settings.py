@@ -5,14 +5,17 @@ from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import Field, SecretStr, field_validator, model_validator
+from dotenv import dotenv_values
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.domain.lanes import Lane
 
 PREFIX = "DAIRA_"
+POSTGRES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
 OF_THE_CLIENT = frozenset({"DAIRA_URL", "DAIRA_API_KEY"})
 """Read by `daira upload`, from the environment of whoever calls a service that runs elsewhere."""
 
@@ -34,7 +37,7 @@ def default_data_dir() -> Path:
 
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=".env", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=".env", extra="ignore", frozen=True)
 
     env: Environment = Field(
         Environment.DEVELOPMENT, description="`production` refuses to start on anything that could lose work."
@@ -118,10 +121,33 @@ class Settings(BaseSettings):
     @classmethod
     def _refuse_unknown(cls, values: object) -> object:
         known = {PREFIX + name.upper() for name in cls.model_fields} | OF_THE_CLIENT
-        unknown = sorted(name for name in os.environ if name.upper().startswith(PREFIX) and name.upper() not in known)
+        given = {name.upper() for name in (*os.environ, *dotenv_values(".env")) if name.upper().startswith(PREFIX)}
+        unknown = sorted(given - known)
         if unknown:
             raise ValueError(f"unknown settings: {', '.join(unknown)}; .env.example lists all")
         return values
+
+    @field_validator("database_url", "migration_database_url", "admin_database_url", "listen_url")
+    @classmethod
+    def _check_database_scheme(cls, value: SecretStr, info: ValidationInfo) -> SecretStr:
+        allowed = POSTGRES | ({"memory"} if info.field_name == "database_url" else frozenset())
+        _check_scheme(value.get_secret_value(), allowed)
+        return value
+
+    @field_validator("queue_url")
+    @classmethod
+    def _check_queue_scheme(cls, value: SecretStr) -> SecretStr:
+        _check_scheme(value.get_secret_value(), POSTGRES | {"memory"})
+        return value
+
+    @field_validator("blob_url")
+    @classmethod
+    def _check_blob_url(cls, value: str) -> str:
+        _check_scheme(value, frozenset({"file", "memory"}))
+        parts = urlsplit(value)
+        if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
+            raise ValueError("a folder is given as file:///an/absolute/path")
+        return value
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -164,3 +190,9 @@ class Settings(BaseSettings):
     @property
     def ocr_page_timeout(self) -> timedelta:
         return timedelta(seconds=self.ocr_page_seconds)
+
+
+def _check_scheme(url: str, allowed: frozenset[str]) -> None:
+    """The URL is not repeated: it may hold a password."""
+    if url and urlsplit(url).scheme not in allowed:
+        raise ValueError(f"a URL that begins with {' or '.join(f'{scheme}://' for scheme in sorted(allowed))}")

@@ -43,9 +43,12 @@ class Metrics:
             "daira_loop_last_success_seconds", "Since a background loop last succeeded", ["loop"], registry=registry
         )
         self._succeeded: dict[str, float] = {}
+        self._silent_after: dict[str, float] = {}
 
-    def loop_started(self, loop: str) -> None:
+    def loop_started(self, loop: str, *, silent_after: float) -> None:
+        """`silent_after` (seconds): without a success for longer, the loop counts as dead."""
         self._succeeded.setdefault(loop, time.monotonic())
+        self._silent_after[loop] = silent_after
         self._loop_age.labels(loop).set_function(lambda: self.loop_age(loop))
 
     def loop_succeeded(self, loop: str) -> None:
@@ -55,8 +58,10 @@ class Metrics:
         """Seconds."""
         return time.monotonic() - self._succeeded[loop]
 
-    def loops(self) -> list[str]:
-        return sorted(self._succeeded)
+    def silent_loops(self) -> dict[str, float]:
+        """Their age in seconds."""
+        ages = {loop: self.loop_age(loop) for loop in sorted(self._succeeded)}
+        return {loop: age for loop, age in ages.items() if age > self._silent_after[loop]}
 
     def exposition(self) -> bytes:
         return generate_latest(self.registry)

@@ -47,8 +47,8 @@ begin
                 when h.state = 'claimed' then 'taken'
                 when h.state <> 'queued' then h.state
                 when h.cancel_requested then 'cancelled'
-                when not v_active then 'suspended'
                 when h.run_after > v_now then 'not_due'
+                when not v_active then 'suspended'
                 when h.kind <> all (p_kinds) then 'unknown_kind'
                 else 'claimed' end as outcome,
                 h.state = 'queued' as queued
@@ -117,7 +117,8 @@ end $$
 
 SETTLE = """
 create function daira.settle(p_tenants text[], p_jobs uuid[], p_attempts int[], p_states text[], p_outcomes text[],
-                             p_errors jsonb[], p_delays interval[], p_failures int[], p_releases int[])
+                             p_errors jsonb[], p_delays interval[], p_failures int[], p_releases int[],
+                             p_progress jsonb[])
 returns table (tenant_id text, job_id uuid, attempt int, held boolean)
 language plpgsql volatile security invoker set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
@@ -135,8 +136,8 @@ begin
                    case when j.cancel_requested and u.next in ('queued', 'failed')
                         then 'cancelled' else u.next end as final
             from unnest(p_tenants, p_jobs, p_attempts, p_states, p_outcomes, p_errors, p_delays, p_failures,
-                        p_releases)
-                as u(tenant, job, attempt, next, outcome, error, delay, failures, releases)
+                        p_releases, p_progress)
+                as u(tenant, job, attempt, next, outcome, error, delay, failures, releases, progress)
             left join lateral (
                 select x.state, x.attempts, x.cancel_requested, x.claimed_by, x.started_at from daira.jobs x
                 where x.tenant_id = v_tenant and x.id = u.job for update offset 0
@@ -146,7 +147,7 @@ begin
             update daira.jobs j
                set state = h.final, claimed_by = null, lease_until = null,
                    failures = j.failures + h.failures, releases = j.releases + h.releases,
-                   progress = case when h.final = 'queued' then null else j.progress end,
+                   progress = case when h.final = 'queued' then null else coalesce(h.progress, j.progress) end,
                    run_after = case when h.final = 'queued' then v_now + h.delay else j.run_after end,
                    ring_after = case when h.final = 'queued' then v_now + h.delay + interval '5 seconds'
                                      else j.ring_after end,
@@ -218,7 +219,8 @@ begin
         with found as materialized (
             select x.id from daira.jobs x
             where x.tenant_id = v_tenant and x.state = 'queued' and x.ring_after is not null
-              and x.run_after <= v_now
+              -- Less, not equal: what was given back just above is returned already.
+              and x.run_after < v_now
               and x.ring_after <= v_horizon and (p_kinds is null or x.kind = any (p_kinds))
             order by x.ring_after limit p_limit for update skip locked
         ), bumped as (
@@ -281,21 +283,23 @@ create function daira.backlog()
 returns table (kind text, due bigint, scheduled bigint, running bigint, stuck bigint, oldest_due interval)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
+    -- A suspended tenant's jobs wait for its return: they are not late.
     return query
     select j.kind,
-           count(*) filter (where j.state = 'queued' and j.run_after <= now()),
-           count(*) filter (where j.state = 'queued' and j.run_after > now()),
+           count(*) filter (where j.state = 'queued' and j.run_after <= now() and t.state = 'active'),
+           count(*) filter (where j.state = 'queued' and (j.run_after > now() or t.state <> 'active')),
            count(*) filter (where j.state = 'claimed' and j.lease_until >= now()),
            count(*) filter (where j.state = 'claimed' and j.lease_until < now()),
-           coalesce(now() - min(j.run_after) filter (where j.state = 'queued' and j.run_after <= now()), interval '0')
-    from daira.jobs j where j.state in ('queued', 'claimed') group by j.kind order by j.kind;
+           coalesce(now() - min(j.run_after) filter (where j.state = 'queued' and j.run_after <= now()
+                                                       and t.state = 'active'), interval '0')
+    from daira.jobs j join daira.tenants t on t.tenant_id = j.tenant_id where j.state in ('queued', 'claimed') group by j.kind order by j.kind;
 end $$
 """
 
 INVOKER = {
     "claim(text[], uuid[], text, interval, text[])": CLAIM,
     "beat(text[], uuid[], int[], jsonb[], interval)": BEAT,
-    "settle(text[], uuid[], int[], text[], text[], jsonb[], interval[], int[], int[])": SETTLE,
+    "settle(text[], uuid[], int[], text[], text[], jsonb[], interval[], int[], int[], jsonb[])": SETTLE,
     "sweep(text[], int, text[])": SWEEP,
 }
 DEFINER = {
@@ -308,14 +312,15 @@ def upgrade() -> None:
     script("set local lock_timeout = '5s'")
     for body in (INVOKER | DEFINER).values():
         script(body)
+    # While they are still ours: the grants of somebody else's functions are not ours to change.
+    for name in INVOKER | DEFINER:
+        script(f"revoke all on function daira.{name} from public")
+        script(f"grant execute on function daira.{name} to daira_app")
     # An owner of functions needs CREATE on the schema at the moment it becomes one, and never again.
     script("grant create on schema daira to daira_scout")
     for name in DEFINER:
         script(f"alter function daira.{name} owner to daira_scout")
     script("revoke create on schema daira from daira_scout")
-    for name in INVOKER | DEFINER:
-        script(f"revoke all on function daira.{name} from public")
-        script(f"grant execute on function daira.{name} to daira_app")
 
 
 def downgrade() -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from rich.console import Console
 
 from app import guard, local
+from app.adapters.postgres.engine import Engine
 from app.bootstrap import open_runtime
 from app.settings import Environment, Role, Settings
 from app.telemetry import Metrics
@@ -37,6 +38,14 @@ async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bo
     development = settings.env is Environment.DEVELOPMENT
     yield "settings", guard.settings_faults(settings), development
     async with local.with_database(settings) as located:
+        if (
+            located.database_url
+            and not located.memory_store
+            and (away := await guard.answer("database", _reach(located)))
+        ):
+            # Every other check would only say the same.
+            yield "database answers", away, False
+            return
         for name, check in guard.checks(located).items():
             if name != "settings":
                 tolerated = development and name == guard.NO_DEVELOPMENT_KEY
@@ -45,6 +54,18 @@ async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bo
         async with open_runtime(quiet, Metrics()) as runtime:
             for name, ping in runtime.pings.items():
                 yield f"{name} answers", await guard.answer(name, _as_check(ping)), False
+
+
+def _reach(settings: Settings) -> guard.Check:
+    async def check() -> list[str]:
+        engine = Engine(settings.database_url.get_secret_value(), pool_size=0, name="doctor")
+        try:
+            await engine.call("select 1")
+        finally:
+            await engine.close()
+        return []
+
+    return check
 
 
 def _as_check(ping: object) -> guard.Check:

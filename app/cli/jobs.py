@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from app.cli import addresses
 from app.client.client import Client
@@ -32,7 +32,7 @@ def jobs_list(
     if as_json:
         print(json.dumps(found))
         return
-    table = Table("job", "kind", "state", "attempts", "progress", "error")
+    table = Table(Column("job", no_wrap=True), "kind", "state", "attempts", "progress", "error")
     for job in found:
         error = job["error"]["code"] if job["error"] else ""
         table.add_row(job["id"], job["kind"], job["state"], str(job["attempts"]), _progress(job), error)

@@ -7,11 +7,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 import uvicorn
 from fastapi import FastAPI
@@ -20,13 +21,14 @@ from typing_extensions import override
 
 from app import guard, local
 from app.asgi import create_app
-from app.bootstrap import open_runtime
 from app.cli.addresses import DEV_FILE
 from app.domain.errors import Conflict, DairaError, Unavailable
 from app.guard import DEVELOPMENT_KEY, DEVELOPMENT_TENANT
 from app.services.tenants import Tenants
 from app.settings import Environment, Role, Settings
-from app.telemetry import Metrics, set_up_logging
+from app.telemetry import set_up_logging
+
+log = structlog.get_logger()
 
 HTTP_GRACE = 5
 """Seconds that open requests get when the server stops; a long poll may be cut, and is asked again."""
@@ -64,22 +66,26 @@ def serve() -> None:
     set_up_logging(level=settings.log_level, human=human)
     asyncio.run(guard.refuse_unsafe(settings))
     with _listening(settings.host, settings.port) as listener:
-        server = _Server(create_app(settings), ready=lambda: None)
-        asyncio.run(server.serve(sockets=[listener]))
-    if not server.started:
-        sys.exit(1)
+        address = _shown(listener)
+
+        async def ready() -> None:
+            log.info("service_ready", role=settings.role, address=address)
+
+        asyncio.run(_serve(create_app(settings), listener, ready=ready))
 
 
 async def _up(settings: Settings, listener: socket.socket, *, program: str) -> None:
     async with AsyncExitStack() as stack:
         with Console(stderr=True).status("Starting Postgres…"):
             settings = await stack.enter_async_context(local.with_database(settings))
-        api_key = await _dev_key(settings)
+            await local.bring_to_head(settings)
         dev_file = settings.data_dir / DEV_FILE
         stack.callback(dev_file.unlink, missing_ok=True)
+        app = create_app(settings)
 
-        def ready() -> None:
+        async def ready() -> None:
             url = f"http://{_shown(listener)}"
+            api_key = await _dev_key(app.state.runtime.tenants, kept=settings.data_dir / "dev-key")
             left = {
                 "url": url,
                 "tenant": DEVELOPMENT_TENANT,
@@ -89,13 +95,20 @@ async def _up(settings: Settings, listener: socket.socket, *, program: str) -> N
             _write_private(dev_file, json.dumps(left))
             _announce(url, api_key, program=program)
 
-        await _Server(create_app(settings), ready=ready).serve(sockets=[listener])
+        await _serve(app, listener, ready=ready)
+
+
+async def _serve(app: FastAPI, listener: socket.socket, *, ready: Callable[[], Awaitable[None]]) -> None:
+    server = _Server(app, ready=ready)
+    await server.serve(sockets=[listener])
+    if not server.started:
+        raise SystemExit(1)
 
 
 class _Server(uvicorn.Server):
     """Tells when it serves."""
 
-    def __init__(self, app: FastAPI, *, ready: Callable[[], None]) -> None:
+    def __init__(self, app: FastAPI, *, ready: Callable[[], Awaitable[None]]) -> None:
         super().__init__(
             uvicorn.Config(
                 app, log_config=None, access_log=False, timeout_graceful_shutdown=HTTP_GRACE, lifespan="on", ws="none"
@@ -120,29 +133,20 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if self.started:
-            self._ready()
+            await self._ready()
 
 
-async def _dev_key(settings: Settings) -> str:
+async def _dev_key(tenants: Tenants, *, kept: Path) -> str:
     """The same key with each start, so that what has it goes on working."""
-    kept = settings.data_dir / "dev-key"
-    quiet = settings.model_copy(update={"role": Role.WEB, "ocr": "null"})
-    async with open_runtime(quiet, Metrics()) as runtime:
-        with suppress(Conflict):
-            await runtime.tenants.create(DEVELOPMENT_TENANT)
-        if kept.exists() and await _works(runtime.tenants, key := kept.read_text().strip()):
-            return key
-        key = await runtime.tenants.issue_key(DEVELOPMENT_TENANT, name=DEVELOPMENT_KEY)
+    with suppress(Conflict):
+        await tenants.create(DEVELOPMENT_TENANT)
+    with suppress(DairaError, FileNotFoundError):
+        key = kept.read_text().strip()  # noqa: ASYNC240 - a line, before anybody is served
+        await tenants.authenticate(key)
+        return key
+    key = await tenants.issue_key(DEVELOPMENT_TENANT, name=DEVELOPMENT_KEY)
     _write_private(kept, key)
     return key
-
-
-async def _works(tenants: Tenants, key: str) -> bool:
-    try:
-        await tenants.authenticate(key)
-    except DairaError:
-        return False
-    return True
 
 
 def _announce(url: str, api_key: str, *, program: str) -> None:

@@ -86,6 +86,8 @@ class Settlement:
     error: JobError | None = None
     delay: timedelta = timedelta()
     """Until the job is due again, where it goes back to QUEUED."""
+    progress: Progress | None = None
+    """How far it was at its end; None: as last told."""
 
     @property
     def failures(self) -> int:

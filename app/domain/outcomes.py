@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_never
 
-from app.domain.jobs import AttemptOutcome, JobError, JobState
+from app.domain.jobs import CANCELLED, AttemptOutcome, JobError, JobState
 from app.domain.leases import ClaimedJob, Lease, Settlement
 
 BACKOFF = timedelta(seconds=2)
@@ -63,6 +63,8 @@ def settlement(job: ClaimedJob, ending: Ending, *, jitter: float) -> Settlement:
             return Settlement(lease=lease, state=JobState.DONE, outcome=AttemptOutcome.DONE)
         case Retry():
             return _retry(job, ending, jitter=jitter)
+        case Fail(reason) if reason == CANCELLED:
+            return Settlement(lease=lease, state=JobState.CANCELLED, outcome=AttemptOutcome.CANCELLED, error=reason)
         case Fail(reason):
             return _failed(lease, reason)
         case Snooze(after, reason):

@@ -1,8 +1,9 @@
 """Text as every store can hold it: no NUL (Postgres refuses it), no lone surrogate (UTF-8 has none)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from app.domain.jobs import JobError
+from app.domain.jobs import JobError, Progress
 
 ERROR_LIMIT = 2000
 """Characters of an error message that are kept: enough to act upon, too few for a document."""
@@ -35,3 +36,7 @@ def scrub_error(error: JobError | None) -> JobError | None:
     if error is None:
         return None
     return JobError(code=scrub(error.code), message=scrub(error.message)[:ERROR_LIMIT])
+
+
+def scrub_progress(progress: Progress | None) -> Progress | None:
+    return None if progress is None else replace(progress, unit=scrub(progress.unit))

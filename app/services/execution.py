@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol
@@ -13,7 +13,7 @@ import structlog
 
 from app.domain.doorbells import Ring
 from app.domain.errors import DocumentFault, LeaseLost, Unavailable
-from app.domain.jobs import CANCELLED, JobError, JobState
+from app.domain.jobs import CANCELLED, JobError, JobState, Progress
 from app.domain.leases import ClaimedJob, Settlement
 from app.domain.outcomes import Done, Ending, Fail, Release, Retry, settlement
 from app.ports.database import Database
@@ -41,6 +41,11 @@ class Hold(Reporter, Protocol):
 
     @property
     def interruption(self) -> Interruption | None: ...
+
+    @property
+    def progress(self) -> Progress | None:
+        """What was reported last."""
+        ...
 
     def watch(self, work: asyncio.Task[object]) -> None:
         """Cancel this task when the hold is interrupted."""
@@ -95,7 +100,7 @@ class Execution:
         """Try until it is known: a result that cost minutes is not thrown away for a restart of the database."""
         while hold.interruption is not Interruption.LEASE_LOST:
             try:
-                await self._settle_once(job, ending)
+                await self._settle_once(job, ending, hold)
                 return
             except Unavailable:
                 await asyncio.sleep(SETTLE_AGAIN)
@@ -108,8 +113,9 @@ class Execution:
         self.metrics.fenced_writes.inc()
         log.warning("lease_lost")
 
-    async def _settle_once(self, job: ClaimedJob, ending: Ending) -> None:
-        end = settlement(job, ending, jitter=random.random())  # noqa: S311 - spreads retries, guards nothing
+    async def _settle_once(self, job: ClaimedJob, ending: Ending, hold: Hold) -> None:
+        jitter = random.random()  # noqa: S311 - spreads retries, guards nothing
+        end = replace(settlement(job, ending, jitter=jitter), progress=hold.progress)
         if isinstance(ending, Done) and ending.apply is not None:
             async with self.database.begin(job.lease.tenant_id) as tx:
                 # The fence first: if it does not hold, no result may be written.

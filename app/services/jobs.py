@@ -1,6 +1,7 @@
 """Asking for jobs, waiting for them, cancelling them."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -10,7 +11,7 @@ from app.domain.ids import DocumentId, JobId, TenantId
 from app.domain.jobs import Attempt, Job, JobState
 from app.ports.database import Database
 from app.services.ringing import Ringing
-from app.services.uploads import JobRequest, new_job
+from app.services.uploads import JobRequest, check_languages, new_job
 
 FIRST_LOOK = 0.05
 LONGEST_BETWEEN_LOOKS = 1.0
@@ -21,6 +22,7 @@ LONGEST_BETWEEN_LOOKS = 1.0
 class Jobs:
     database: Database
     ringing: Ringing
+    languages: Callable[[], frozenset[str]]
 
     async def get(self, tenant_id: TenantId, job_id: JobId) -> tuple[Job, list[Attempt]]:
         async with self.database.begin(tenant_id) as tx:
@@ -62,6 +64,7 @@ class Jobs:
 
     async def request(self, tenant_id: TenantId, document_id: DocumentId, request: JobRequest) -> tuple[Job, bool]:
         """The job, and whether it is new: an equal one that is queued or claimed already is answered instead."""
+        check_languages(None, [request], installed=self.languages())
         async with self.database.begin(tenant_id) as tx:
             if await tx.documents.get(document_id) is None:
                 raise NotFound("there is no such document")

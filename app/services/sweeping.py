@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from app.domain.jobs import AttemptOutcome
 from app.ports.sweeps import Sweeps, Swept
 from app.services.ringing import Ringing
 from app.telemetry import Metrics
@@ -35,7 +36,8 @@ class Sweeping:
             limit = max(1, (BUDGET - rung) // len(tenants))
             found = await self.sweeps.sweep(tenants, limit=limit, early=early)
             rung += await self._ring(found)
-            if early is not None or len(tenants) < TENANTS_AT_A_TIME:
+            # Nothing found where work was named: others have those rows, and asking again at once keeps all busy.
+            if not found or early is not None or len(tenants) < TENANTS_AT_A_TIME:
                 break
         return rung
 
@@ -55,6 +57,7 @@ class Sweeping:
     async def _ring(self, found: list[Swept]) -> int:
         for swept in found:
             if swept.expired:
+                self.metrics.finished.labels(swept.kind, AttemptOutcome.EXPIRED).inc()
                 log.warning("lease_expired", tenant_id=swept.ring.tenant_id, job_id=str(swept.ring.job_id))
         due = [(swept.kind, swept.ring) for swept in found if swept.due]
         await self.ringing.ring(due)

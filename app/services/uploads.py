@@ -80,7 +80,7 @@ class Uploads:
         requests: Sequence[JobRequest],
     ) -> Accepted:
         """Make a document of received bytes. The same bytes again are the same document."""
-        self._check_language(language)
+        check_languages(language, requests, installed=self.languages())
         document = Document(
             id=received.document_id,
             tenant_id=received.tenant_id,
@@ -102,10 +102,15 @@ class Uploads:
     async def discard(self, received: Received) -> None:
         await self.blobs.delete(blob_key(received.tenant_id, received.document_id))
 
-    def _check_language(self, language: str) -> None:
-        if language not in self.languages():
-            known = ", ".join(sorted(self.languages()))
-            raise Invalid(f"language {language!r} is not installed here; there is {known}", pointer="/language")
+
+def check_languages(language: str | None, requests: Sequence[JobRequest], *, installed: frozenset[str]) -> None:
+    """Raises Invalid at once for what no worker could read."""
+    wanted: list[tuple[str, object]] = [("/language", language)]
+    wanted += [(f"/jobs/{n}/language", request.payload.get("language")) for n, request in enumerate(requests)]
+    for pointer, name in wanted:
+        if name is not None and name not in installed:
+            known = ", ".join(sorted(installed))
+            raise Invalid(f"language {name!r} is not installed here; there is {known}", pointer=pointer)
 
 
 async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> tuple[Accepted, list[Job]]:

@@ -119,7 +119,9 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
 async def _malformed(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     faults = [FieldFault(pointer=json_pointer(fault["loc"][1:]), detail=fault["msg"]) for fault in error.errors()]
-    return problem(request, status=422, code="invalid", detail=faults[0].detail, errors=faults)
+    return problem(
+        request, status=422, code="invalid", detail=f"{faults[0].pointer}: {faults[0].detail}", errors=faults
+    )
 
 
 async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:

@@ -19,6 +19,11 @@ log = structlog.get_logger()
 SHORTEST_PATIENCE = timedelta(seconds=1)
 """An idle worker's first early pass comes this soon; each that finds nothing doubles it, up to the sweep's interval."""
 
+LONGEST_PATIENCE = timedelta(minutes=1)
+
+SILENT_AFTER = timedelta(minutes=3)
+"""A turn is over within the longest patience, or says every 10 s that all slots are taken."""
+
 BACK_OFF = timedelta(seconds=1)
 """After the queue or the database could not be reached."""
 
@@ -48,7 +53,7 @@ class Consumer:
         self._execution = execution
         self._heart = heart
         self._early_pass = early_pass
-        self._longest_patience = sweep_every
+        self._longest_patience = min(sweep_every, LONGEST_PATIENCE)
         self._metrics = metrics
         self._patience = SHORTEST_PATIENCE
         self._running: set[asyncio.Task[None]] = set()
@@ -56,7 +61,7 @@ class Consumer:
 
     async def run(self) -> None:
         """Until stopped; what runs then goes on, see `drain`."""
-        self._metrics.loop_started(f"consumer:{self.lane}")
+        self._metrics.loop_started(f"consumer:{self.lane}", silent_after=SILENT_AFTER.total_seconds())
         while not self._stopping.done():
             try:
                 await self._turn()

@@ -29,6 +29,10 @@ class JobHold:
     def interruption(self) -> Interruption | None:
         return self._interruption
 
+    @property
+    def progress(self) -> Progress | None:
+        return self._progress
+
     def report(self, progress: Progress) -> None:
         self._progress = progress
 

@@ -15,7 +15,8 @@ async def keep_going(
     name: str, turn: Callable[[], Awaitable[object]], *, every: timedelta, deadline: timedelta, metrics: Metrics
 ) -> None:
     """Run `turn` again and again until cancelled."""
-    metrics.loop_started(name)
+    # Three turns may fail, each as slowly as it is let.
+    metrics.loop_started(name, silent_after=3 * (every + deadline).total_seconds())
     while True:
         try:
             async with asyncio.timeout(deadline.total_seconds()):

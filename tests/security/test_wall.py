@@ -7,7 +7,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from app.adapters.postgres.checks import CHECKS
+from app.adapters.postgres.checks import CHECKS, login_is_ordinary
 from app.adapters.postgres.engine import Engine, administer
 from app.domain.ids import tenant_id, uuid7
 from tests.support.databases import Cloned
@@ -182,9 +182,12 @@ MUTATIONS = {
     "create function daira.peek() returns bigint language sql security definer as 'select 1::bigint'": (
         "peek is SECURITY DEFINER"
     ),
-    "grant daira_owner to daira_app": "is a member of their owner",
-    "alter role daira_app bypassrls": "has BYPASSRLS",
-    "update daira.alembic_version set version_num = 'earlier'": "the schema is at earlier",
+    "update daira.alembic_version set version_num = '20260101_0000'": "the schema is at 20260101_0000",
+    "delete from daira.alembic_version": "the schema is at nothing",
+    "drop policy scout_live on daira.jobs": "the scout has no policy on jobs",
+    "drop policy scout_registry on daira.tenants": "the scout has no policy on tenants",
+    "grant execute on function daira.backlog() to public": "backlog may be called by PUBLIC",
+    "grant execute on function daira.backlog() to daira_owner": "backlog may be called by daira_owner",
 }
 
 
@@ -193,11 +196,23 @@ async def test_the_guard_sees_a_breach(cloned: Cloned, engine: Engine, mutation:
     assert await _faults(engine) == []
     async with administer(cloned.admin_url) as admin:
         await admin.execute(mutation)
+    assert any(MUTATIONS[mutation] in fault for fault in await _faults(engine))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "fault"), [("in role daira_owner", "is a member of their owner"), ("bypassrls", "has BYPASSRLS")]
+)
+async def test_the_guard_sees_a_login_that_is_not_ordinary(cloned: Cloned, attribute: str, fault: str) -> None:
+    # A role of its own: roles are the whole server's, and other tests use them.
+    role = f"login_{uuid7().hex}"
+    async with administer(cloned.admin_url) as admin:
+        await admin.execute(f"create role {role} login {attribute}")
+        engine = Engine(cloned.app_url.replace("daira_app@", f"{role}@"), pool_size=0, name="test")
+        await admin.execute(f"grant connect on database {await admin.fetchval('select current_database()')} to {role}")
         try:
-            assert any(MUTATIONS[mutation] in fault for fault in await _faults(engine))
+            assert any(fault in each for each in await login_is_ordinary(engine))
         finally:
-            # Roles are the whole server's: other tests use them.
-            await admin.execute("revoke daira_owner from daira_app; alter role daira_app nobypassrls")
+            await admin.execute(f"drop owned by {role}; drop role {role}")
 
 
 async def _faults(engine: Engine) -> list[str]:

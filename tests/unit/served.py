@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -82,16 +83,25 @@ class Served:
 
 @asynccontextmanager
 async def served(**settings: Any) -> AsyncIterator[Served]:
-    in_memory = {"database_url": "memory://", "queue_url": "memory://", "blob_url": "memory://", "ocr": "null"}
-    made = Settings(_env_file=None, **in_memory | settings)
-    app = create_app(made)
-    async with open_runtime(made, Metrics()) as runtime:
+    app = the_app()
+    async with open_runtime(in_memory(**settings), Metrics()) as runtime:
         app.state.runtime = runtime
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://daira.test") as client:
             web = Served(app=app, runtime=runtime, client=client)
             client.headers.update(await web.key_of(ACME))
             yield web
+
+
+def in_memory(**settings: Any) -> Settings:
+    urls = {"database_url": "memory://", "queue_url": "memory://", "blob_url": "memory://"}
+    return Settings(_env_file=None, **urls | {"ocr": "null"} | settings)
+
+
+@cache
+def the_app() -> FastAPI:
+    """One for all tests: what differs between them is the runtime, and the first request to an app is a slow one."""
+    return create_app(in_memory())
 
 
 def new_bytes() -> bytes:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.ids import JobId, TenantId, uuid7
-from app.domain.jobs import AttemptOutcome, JobError, JobState
+from app.domain.jobs import CANCELLED, AttemptOutcome, JobError, JobState
 from app.domain.leases import ClaimedJob, Lease, Settlement
 from app.domain.outcomes import (
     BACKOFF,
@@ -58,6 +58,12 @@ def test_fail_ends_the_job_at_its_first_attempt() -> None:
     end = settled(Fail(OOPS))
     assert (end.state, end.outcome, end.error) == (JobState.FAILED, AttemptOutcome.FAIL, OOPS)
     assert (end.failures, end.releases) == (1, 0)
+
+
+def test_a_cancelled_handler_cancels_the_job_and_counts_nothing() -> None:
+    end = settled(Fail(CANCELLED))
+    assert (end.state, end.outcome, end.error) == (JobState.CANCELLED, AttemptOutcome.CANCELLED, CANCELLED)
+    assert (end.failures, end.releases) == (0, 0)
 
 
 def test_retry_queues_the_job_and_counts_a_failure() -> None:

@@ -9,10 +9,10 @@ from app.adapters.memory import transitions
 from app.adapters.memory.store import JobRow, MemoryStore, Tables
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
-from app.domain.jobs import JobState, Progress
+from app.domain.jobs import JobState
 from app.domain.leases import Beat, Claim, ClaimedJob, ClaimOutcome, Lease, Pulse, Settlement
 from app.domain.tenants import TenantState
-from app.domain.text import scrub
+from app.domain.text import scrub_progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +83,10 @@ def _judge(row: JobRow, *, suspended: bool, kinds: frozenset[str], now: datetime
     """What becomes of a queued job."""
     if row.job.cancel_requested:
         return ClaimOutcome.CANCELLED
-    if suspended:
-        return ClaimOutcome.SUSPENDED
     if row.job.run_after > now:
         return ClaimOutcome.NOT_DUE
+    if suspended:
+        return ClaimOutcome.SUSPENDED
     return ClaimOutcome.CLAIMED if row.job.kind in kinds else ClaimOutcome.UNKNOWN_KIND
 
 
@@ -120,10 +120,6 @@ def _beat(tables: Tables, pulse: Pulse, *, lease_until: datetime) -> Beat:
     row = tables.jobs.get(pulse.lease.job_id)
     if row is None or not transitions.holds(row, pulse.lease):
         return Beat(lease=pulse.lease, held=False, cancel_requested=False)
-    job = replace(row.job, lease_until=lease_until, progress=_scrubbed(pulse.progress) or row.job.progress)
+    job = replace(row.job, lease_until=lease_until, progress=scrub_progress(pulse.progress) or row.job.progress)
     tables.jobs[job.id] = replace(row, job=job)
     return Beat(lease=pulse.lease, held=True, cancel_requested=job.cancel_requested)
-
-
-def _scrubbed(progress: Progress | None) -> Progress | None:
-    return progress and replace(progress, unit=scrub(progress.unit))

@@ -41,11 +41,12 @@ class MemorySweeps:
         return swept
 
     async def backlog(self) -> list[Backlog]:
-        jobs: defaultdict[str, list[Job]] = defaultdict(list)
+        jobs: defaultdict[str, list[tuple[Job, bool]]] = defaultdict(list)
         for tenant in self._store.registered():
-            for row in self._store.tables(tenant).jobs.values():
+            tables = self._store.tables(tenant)
+            for row in tables.jobs.values():
                 if not row.job.state.terminal:
-                    jobs[row.job.kind].append(row.job)
+                    jobs[row.job.kind].append((row.job, _is_active(tables)))
         return [_backlog(kind, jobs[kind], now=self._store.now()) for kind in sorted(jobs)]
 
     def _ring_again(self, tables: Tables, row: JobRow, *, now: datetime) -> Swept:
@@ -57,6 +58,10 @@ def _has_work(tables: Tables, now: datetime, early: frozenset[str] | None) -> bo
     return bool(_lost(tables, now) or _unheard(tables, now, early))
 
 
+def _is_active(tables: Tables) -> bool:
+    return tables.tenant is not None and tables.tenant.state is TenantState.ACTIVE
+
+
 def _lost(tables: Tables, now: datetime) -> list[JobRow]:
     """Claimed, and the lease is over."""
     return [row for row in tables.jobs.values() if _is_stuck(row.job, now)]
@@ -64,7 +69,7 @@ def _lost(tables: Tables, now: datetime) -> list[JobRow]:
 
 def _unheard(tables: Tables, now: datetime, early: frozenset[str] | None) -> list[JobRow]:
     """Due, and the last ring was long enough ago (early: of these kinds, whenever it was); the longest ago first."""
-    if tables.tenant is None or tables.tenant.state is not TenantState.ACTIVE:
+    if not _is_active(tables):
         return []
     found = [
         row
@@ -91,8 +96,10 @@ def _is_stuck(job: Job, now: datetime) -> bool:
     return job.state is JobState.CLAIMED and job.lease_until is not None and job.lease_until < now
 
 
-def _backlog(kind: str, jobs: list[Job], *, now: datetime) -> Backlog:
-    due = [job for job in jobs if _is_due(job, now)]
+def _backlog(kind: str, of_kind: list[tuple[Job, bool]], *, now: datetime) -> Backlog:
+    """`of_kind` says of each job whether its tenant is active: a suspended one's are not late."""
+    jobs = [job for job, _ in of_kind]
+    due = [job for job, active in of_kind if active and _is_due(job, now)]
     stuck = sum(_is_stuck(job, now) for job in jobs)
     return Backlog(
         kind=kind,

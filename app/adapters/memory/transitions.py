@@ -21,7 +21,7 @@ from app.domain.jobs import (
     NewJob,
 )
 from app.domain.leases import Lease, Settlement
-from app.domain.text import scrub, scrub_error, scrub_mapping
+from app.domain.text import scrub, scrub_error, scrub_mapping, scrub_progress
 
 PUT_OFF = timedelta(minutes=1)
 JITTER = 0.25
@@ -143,6 +143,7 @@ def _settled(row: JobRow, settlement: Settlement, *, now: datetime) -> JobRow:
         error=_final_error(row.job, settlement, state=state),
         claimed_by=None,
         lease_until=None,
+        progress=scrub_progress(settlement.progress) or row.job.progress,
     )
     if state is JobState.QUEUED:
         return _again(job, run_after=now + settlement.delay, grace=FIRST_RING_GRACE)

@@ -88,12 +88,32 @@ async def row_security_cannot_be_switched_off(engine: Engine) -> list[str]:
 
 
 async def schema_is_at_head(engine: Engine) -> list[str]:
-    current, head = await migrations.current(engine), migrations.head()
-    return (
-        []
-        if current == head
-        else [f"the schema is at {current or 'nothing'}, this version needs {head}: daira migrate"]
+    """Or beyond: while a release is rolled out, its predecessor runs on the new schema. Revisions sort by time."""
+    current, head = await migrations.current(engine) or "nothing", migrations.head()
+    if current[:1].isdigit() and current >= head:
+        return []
+    return [f"the schema is at {current}, this version needs {head}: daira migrate"]
+
+
+async def scout_has_its_policies(engine: Engine) -> list[str]:
+    """Without them the two looks across tenants find nothing, and say nothing."""
+    missing = await engine.call(
+        "select w.t as name from (values ('jobs'), ('tenants')) w(t) where not exists (select from pg_policies p"
+        " where p.schemaname = 'daira' and p.tablename = w.t and p.cmd = 'SELECT' and 'daira_scout' = any (p.roles))"
     )
+    return [f"the scout has no policy on {row['name']}: lost bells would never be found" for row in missing]
+
+
+async def only_the_application_looks_across(engine: Engine) -> list[str]:
+    """A published function may be called by no role but daira_app, and by its owner."""
+    open_to = await engine.call(
+        "select p.proname as name, coalesce(nullif(a.grantee, 0)::regrole::text, 'PUBLIC') as who"
+        " from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
+        " cross join aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a"
+        " where n.nspname = 'daira' and p.prosecdef"
+        " and (a.grantee = 0 or a.grantee not in ('daira_app'::regrole, p.proowner)) order by 1, 2"
+    )
+    return [f"function {row['name']} may be called by {row['who']}: revoke it" for row in open_to]
 
 
 async def server_is_recent(engine: Engine) -> list[str]:
@@ -107,6 +127,8 @@ CHECKS: dict[str, Callable[[Engine], Awaitable[list[str]]]] = {
     "schema at head": schema_is_at_head,
     "walled tables": tables_are_walled,
     "nothing looks across": nothing_looks_across,
+    "the published looks": only_the_application_looks_across,
+    "the scout": scout_has_its_policies,
     "row_security": row_security_cannot_be_switched_off,
 }
 

@@ -19,6 +19,8 @@ class PostgresDocuments:
         self._tenant_id = clamped.tenant_id
 
     async def add(self, document: Document) -> Document | None:
+        if document.tenant_id != self._tenant_id:
+            raise ValueError("this document is another tenant's")
         statement = (
             insert(documents)
             .values(

@@ -101,10 +101,21 @@ class reachable:  # noqa: N801 - reads as a statement: with reachable()
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        if refusal := _refusal(error):
+            raise Unavailable(f"the database refuses this login: {refusal}") from error
         if isinstance(error, DBAPIError) and (error.connection_invalidated or _out_of_reach(error.orig)):
             raise Unavailable("the database can't be reached") from error
         if isinstance(error, OUT_OF_REACH):
             raise Unavailable("the database can't be reached") from error
+
+
+def _refusal(error: BaseException | None) -> str | None:
+    """Why a connection was not let in: a wrong name or password, or no such database."""
+    while error is not None:
+        if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError | asyncpg.InvalidCatalogNameError):
+            return str(error)
+        error = error.__cause__
+    return None
 
 
 def _out_of_reach(error: BaseException | None) -> bool:

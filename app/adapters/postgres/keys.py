@@ -15,6 +15,8 @@ class PostgresKeys:
         self._tenant_id = clamped.tenant_id
 
     async def add(self, key: ApiKey) -> None:
+        if key.tenant_id != self._tenant_id:
+            raise ValueError("this key is another tenant's")
         with known_faults():
             await self._clamped.execute(
                 insert(api_keys).values(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import timedelta
 
 import asyncpg
@@ -12,11 +12,11 @@ from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import JobError, Progress
 from app.domain.leases import Beat, Claim, ClaimedJob, ClaimOutcome, Lease, Pulse, Settlement
-from app.domain.text import scrub, scrub_error
+from app.domain.text import scrub_error, scrub_progress
 
 CLAIM = "select * from daira.claim($1, $2, $3, $4, $5)"
 BEAT = "select * from daira.beat($1, $2, $3, $4::text[]::jsonb[], $5)"
-SETTLE = "select * from daira.settle($1, $2, $3, $4, $5, $6::text[]::jsonb[], $7, $8, $9)"
+SETTLE = "select * from daira.settle($1, $2, $3, $4, $5, $6::text[]::jsonb[], $7, $8, $9, $10::text[]::jsonb[])"
 
 
 class PostgresLeases:
@@ -56,6 +56,7 @@ def settle_arguments(settlements: Sequence[Settlement]) -> tuple[object, ...]:
         [s.delay for s in settlements],
         [s.failures for s in settlements],
         [s.releases for s in settlements],
+        [_progress(s.progress) for s in settlements],
     )
 
 
@@ -91,7 +92,7 @@ def _lease(row: asyncpg.Record, attempt: str) -> Lease:
 
 
 def _progress(progress: Progress | None) -> str | None:
-    return json.dumps(asdict(replace(progress, unit=scrub(progress.unit)))) if progress else None
+    return json.dumps(asdict(scrubbed)) if (scrubbed := scrub_progress(progress)) else None
 
 
 def _error(error: JobError | None) -> str | None:

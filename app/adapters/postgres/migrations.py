@@ -11,7 +11,8 @@ from sqlalchemy.util import await_only
 from app.adapters.postgres.engine import Engine
 from app.domain.errors import Conflict
 
-INI = Path(__file__).parents[3] / "alembic.ini"
+CHECKOUT, INSTALLED = Path(__file__).parents[3], Path(__file__).parent / "schema"
+INI = (INSTALLED if INSTALLED.exists() else CHECKOUT) / "alembic.ini"
 
 LOCK = text("select pg_advisory_xact_lock(hashtextextended('daira migrate', 0))")
 ROLE = text("select rolsuper or rolbypassrls from pg_roles where rolname = current_user")

@@ -63,7 +63,8 @@ async def upload(request: Request, response: Response, tenant_id: CallerTenant, 
     received = await _receive(form, tenant_id, uploads)
     try:
         accepted = await _accept(form, received, uploads)
-    except BaseException:
+    except Invalid:
+        # Refused before any transaction. After another failure a row may be there: an orphan blob is the lesser evil.
         await uploads.discard(received)
         raise
     if accepted.deduplicated:
@@ -197,4 +198,5 @@ def _requests(text: str) -> list[JobRequest]:
         return [request.to_domain() for request in JOB_REQUESTS.validate_json(text)]
     except ValidationError as error:
         fault = error.errors()[0]
-        raise Invalid(f"jobs: {fault['msg']}", pointer=json_pointer(["jobs", *fault["loc"]])) from None
+        pointer = json_pointer(["jobs", *fault["loc"]])
+        raise Invalid(f"{pointer}: {fault['msg']}", pointer=pointer) from None

@@ -12,9 +12,6 @@ router = APIRouter(tags=["operation"])
 PATIENCE = 3
 """Seconds for each dependency to answer."""
 
-SILENT_AFTER = 180
-"""Seconds without a success after which a background loop counts as dead: six sweeps."""
-
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
@@ -33,9 +30,7 @@ async def readyz(request: Request) -> JSONResponse:
                 await ping()
         except Exception as error:  # noqa: BLE001 - whatever the reason, it is not ready, and says so
             faults[name] = "no answer in time" if isinstance(error, TimeoutError) else str(error)
-    for loop in runtime.metrics.loops():
-        if runtime.metrics.loop_age(loop) > SILENT_AFTER:
-            faults[loop] = f"silent for {runtime.metrics.loop_age(loop):.0f} s"
+    faults |= {loop: f"silent for {age:.0f} s" for loop, age in runtime.metrics.silent_loops().items()}
     if faults:
         return JSONResponse({"status": "not ready", "not_ready": faults}, status_code=503)
     return JSONResponse({"status": "ok"})

@@ -1,0 +1,106 @@
+"""The start-up guard: production refuses what would lose work or leak a tenant, and names all of it at once."""
+
+from typing import Any
+
+import pytest
+
+from app import guard
+from app.domain.errors import Unavailable
+from app.guard import REFUSED, answer, checks, refuse_unsafe, settings_faults
+from app.settings import Environment, Settings
+
+SAFE: dict[str, Any] = {
+    "env": Environment.PRODUCTION,
+    "database_url": "postgresql://daira_app:s3cret@db.test/daira",
+    "blob_url": "file:///srv/daira",
+}
+MEMORY: dict[str, Any] = {"database_url": "memory://", "queue_url": "memory://", "blob_url": "memory://"}
+
+
+def settings(**given: Any) -> Settings:
+    return Settings(_env_file=None, **SAFE | given)
+
+
+def test_safe_settings_have_no_fault() -> None:
+    assert settings_faults(settings()) == []
+    assert settings_faults(settings(cors_origins=["https://a.test"])) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"database_url": ""}, "DAIRA_DATABASE_URL is empty"),
+        ({"queue_url": "memory://"}, "DAIRA_QUEUE_URL=memory://"),
+        ({"blob_url": "memory://"}, "DAIRA_BLOB_URL=memory://"),
+        ({"blob_url": ""}, "DAIRA_BLOB_URL is empty"),
+        ({"debug": True}, "DAIRA_DEBUG=true"),
+        ({"cors_origins": ["*"]}, "DAIRA_CORS_ORIGINS=*"),
+        ({"cors_origins": ["https://a.test", "*"]}, "DAIRA_CORS_ORIGINS=*"),
+    ],
+)
+def test_an_unsafe_setting_is_named_alone(given: dict[str, Any], fault: str) -> None:
+    (found,) = settings_faults(settings(**given))
+    assert found.startswith(fault)
+
+
+def test_all_unsafe_settings_are_named_at_once() -> None:
+    found = settings_faults(settings(**MEMORY, debug=True, cors_origins=["*"]))
+    assert len(found) == 5
+    for name in ("DATABASE_URL", "QUEUE_URL", "BLOB_URL", "DEBUG", "CORS_ORIGINS"):
+        assert sum(fault.startswith(f"DAIRA_{name}") for fault in found) == 1
+
+
+def test_a_fault_says_what_to_do_and_shows_no_secret() -> None:
+    found = settings_faults(settings(database_url="", blob_url="", queue_url="memory://", debug=True))
+    assert all(len(fault) > 30 for fault in found)
+    assert "s3cret" not in " ".join(found)
+
+
+async def test_production_exits_with_78_and_the_whole_list(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        await refuse_unsafe(settings(**MEMORY, debug=True, cors_origins=["*"]))
+    assert refused.value.code == REFUSED == 78
+    printed = capsys.readouterr().err
+    assert "5 fault(s)" in printed
+    for fault in settings_faults(settings(**MEMORY, debug=True, cors_origins=["*"])):
+        assert f"  - {fault}\n" in printed
+
+
+async def test_development_starts_whatever_is_set(capsys: pytest.CaptureFixture[str]) -> None:
+    await refuse_unsafe(settings(**MEMORY, env=Environment.DEVELOPMENT, debug=True, cors_origins=["*"]))
+    assert capsys.readouterr().err == ""
+
+
+async def test_the_faults_of_the_database_are_named_together_with_those_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def faulty(_engine: object) -> list[str]:
+        return ["the wall has a hole"]
+
+    async def impossible(_engine: object) -> list[str]:
+        raise LookupError("no such table")
+
+    monkeypatch.setattr(guard, "CHECKS", {"wall": faulty, "schema": impossible})
+    monkeypatch.setattr(guard, "_no_development_key", faulty)
+    found = await guard.faults(settings(debug=True))
+    assert len(found) == 4
+    assert found[0].startswith("DAIRA_DEBUG")
+    assert found[1] == "the wall has a hole"
+    assert found[2] == "schema: could not be checked (LookupError: no such table)"
+
+
+async def test_a_check_that_can_not_be_made_is_a_fault_on_one_line() -> None:
+    async def away() -> list[str]:
+        raise Unavailable("the database can't be reached")
+
+    async def odd() -> list[str]:
+        raise RuntimeError("two\nlines")
+
+    assert await answer("wall", away) == ["wall: the database can't be reached"]
+    assert await answer("wall", odd) == ["wall: could not be checked (RuntimeError: two lines)"]
+
+
+def test_a_database_that_is_none_is_not_asked() -> None:
+    assert set(checks(settings(database_url=""))) == {"settings"}
+    assert set(checks(settings(**MEMORY))) == {"settings"}
+    assert len(checks(settings())) > 5

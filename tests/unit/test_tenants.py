@@ -1,0 +1,163 @@
+"""Who a credential belongs to: known, or unknown in one and the same way."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.domain.errors import Conflict, Forbidden, NotFound, Unauthorized
+from app.domain.ids import KeyId, TenantId, uuid7
+from app.domain.keys import digest, key_text, new_secret, parse_key
+from app.domain.tenants import TenantState
+from app.services.tenants import TOUCH_EVERY, Tenants
+from tests.support.rig import SECOND, Rig, new_key
+
+ACME = TenantId("acme")
+
+
+@pytest.fixture
+def tenants(rig: Rig) -> Tenants:
+    return Tenants(database=rig.database, sweeps=rig.sweeps)
+
+
+async def refused(tenants: Tenants, credential: str) -> str:
+    with pytest.raises(Unauthorized) as error:
+        await tenants.authenticate(credential)
+    return str(error.value)
+
+
+async def used_at(tenants: Tenants) -> list[datetime | None]:
+    return [key.last_used_at for key in await tenants.keys(ACME)]
+
+
+async def test_an_issued_key_is_accepted_as_its_tenants(tenants: Tenants) -> None:
+    await tenants.create(ACME)
+    credential = await tenants.issue_key(ACME, name="a key")
+    key = await tenants.authenticate(credential)
+    assert (key.tenant_id, key.name, key.expires_at, key.revoked_at) == (ACME, "a key", None, None)
+    assert key.secret_sha256 == parse_key(credential).secret_sha256
+
+
+async def test_unknown_wrong_revoked_and_expired_are_refused_in_the_same_words(tenants: Tenants) -> None:
+    await tenants.create(ACME)
+    revoked = await tenants.issue_key(ACME, name="revoked")
+    await tenants.revoke_key(ACME, (await tenants.keys(ACME))[0].id)
+    expired = await tenants.issue_key(ACME, name="expired", expires_in=-SECOND)
+    texts = [
+        await refused(tenants, credential)
+        for credential in [
+            revoked,
+            expired,
+            key_text(ACME, new_secret()),
+            key_text(TenantId("nobody"), new_secret()),
+            key_text(ACME, "x"),
+            "daira_Acme_x",
+            "daira_acme",
+            "nonsense",
+            "",
+        ]
+    ]
+    assert set(texts) == {"the API key is not valid"}
+
+
+async def test_a_secret_opens_its_own_tenant_alone(tenants: Tenants) -> None:
+    other = TenantId("other")
+    for tenant in (ACME, other):
+        await tenants.create(tenant)
+    secret = (await tenants.issue_key(ACME, name="a key")).rpartition("_")[2]
+    assert (await tenants.authenticate(key_text(ACME, secret))).tenant_id == ACME
+    await refused(tenants, key_text(other, secret))
+
+
+async def test_a_key_is_accepted_until_it_expires(tenants: Tenants) -> None:
+    await tenants.create(ACME)
+    credential = await tenants.issue_key(ACME, name="a key", expires_in=timedelta(hours=1))
+    key = await tenants.authenticate(credential)
+    assert key.expires_at == key.created_at + timedelta(hours=1)
+
+
+async def test_a_suspended_tenant_is_known_and_forbidden_until_it_is_resumed(tenants: Tenants) -> None:
+    await tenants.create(ACME)
+    credential = await tenants.issue_key(ACME, name="a key")
+    await tenants.set_state(ACME, TenantState.SUSPENDED)
+    with pytest.raises(Forbidden):
+        await tenants.authenticate(credential)
+    # Who has no key of it does not learn that it is suspended.
+    await refused(tenants, key_text(ACME, new_secret()))
+    await tenants.set_state(ACME, TenantState.ACTIVE)
+    assert (await tenants.authenticate(credential)).tenant_id == ACME
+
+
+async def test_the_first_use_of_a_key_is_noted(tenants: Tenants) -> None:
+    await tenants.create(ACME)
+    credential = await tenants.issue_key(ACME, name="a key")
+    assert await used_at(tenants) == [None]
+    await tenants.authenticate(credential)
+    assert None not in await used_at(tenants)
+
+
+async def test_further_uses_within_the_minute_are_not_worth_a_write(rig: Rig, tenants: Tenants) -> None:
+    await tenants.create(ACME)
+    credential = await tenants.issue_key(ACME, name="a key")
+    await tenants.authenticate(credential)
+    first = await used_at(tenants)
+    await rig.advance(SECOND)
+    await tenants.authenticate(credential)
+    assert await used_at(tenants) == first
+
+
+async def test_a_use_after_more_than_a_minute_is_noted_again(rig: Rig, tenants: Tenants) -> None:
+    await tenants.create(ACME)
+    secret, long_ago = new_secret(), datetime.now(UTC) - TOUCH_EVERY - SECOND
+    async with rig.database.begin(ACME) as tx:
+        await tx.keys.add(new_key(ACME, secret_sha256=digest(secret), last_used_at=long_ago))
+    await tenants.authenticate(key_text(ACME, secret))
+    (noted,) = await used_at(tenants)
+    assert noted is not None
+    assert noted > long_ago
+
+
+async def test_a_refused_key_leaves_no_trace(tenants: Tenants) -> None:
+    await tenants.create(ACME)
+    credential = await tenants.issue_key(ACME, name="a key")
+    await tenants.revoke_key(ACME, (await tenants.keys(ACME))[0].id)
+    await refused(tenants, credential)
+    assert await used_at(tenants) == [None]
+
+
+async def test_a_tenant_is_created_once(tenants: Tenants) -> None:
+    await tenants.create(ACME)
+    with pytest.raises(Conflict, match="acme exists already"):
+        await tenants.create(ACME)
+
+
+async def test_what_is_asked_of_a_tenant_that_is_not_there_is_not_found(tenants: Tenants) -> None:
+    with pytest.raises(NotFound, match="daira tenant create acme"):
+        await tenants.issue_key(ACME, name="a key")
+    with pytest.raises(NotFound):
+        await tenants.set_state(ACME, TenantState.SUSPENDED)
+    with pytest.raises(NotFound):
+        await tenants.revoke_key(ACME, KeyId(uuid7()))
+    assert await tenants.keys(ACME) == []
+
+
+async def test_another_tenants_key_can_not_be_revoked(tenants: Tenants) -> None:
+    other = TenantId("other")
+    for tenant in (ACME, other):
+        await tenants.create(tenant)
+    credential = await tenants.issue_key(ACME, name="a key")
+    with pytest.raises(NotFound):
+        await tenants.revoke_key(other, (await tenants.keys(ACME))[0].id)
+    assert await tenants.authenticate(credential)
+
+
+async def test_all_tenants_are_listed_by_name_page_after_page(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.services.tenants.NAMES_AT_A_TIME", 2)
+    names = ["c", "a", "e", "b", "d"]
+    for name in names:
+        await tenants.create(TenantId(name))
+    await tenants.set_state(TenantId("c"), TenantState.SUSPENDED)
+    listed = await tenants.all()
+    assert [tenant.id for tenant in listed] == sorted(names)
+    assert [tenant.id for tenant in listed if tenant.state is TenantState.SUSPENDED] == ["c"]

@@ -1,0 +1,304 @@
+"""An upload: bytes, then rows, then the bell; and what is left when one of them fails."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from app.adapters.memory.blobs import MemoryBlobs
+from app.adapters.memory.doorbell import MemoryDoorbell
+from app.domain.documents import blob_key
+from app.domain.doorbells import Ring
+from app.domain.errors import Invalid, NotFound, TooLarge, Unsupported
+from app.domain.ids import TenantId
+from app.domain.jobs import JobState
+from app.domain.lanes import Lane
+from app.ports.blobs import Blobs
+from app.ports.database import Tx
+from app.services.ringing import PATIENCE, Ringing
+from app.services.uploads import Accepted, JobRequest, Received, Uploads
+from app.telemetry import Metrics
+from tests.support.rig import Rig, ring_of
+from tests.unit.bench import Away, Deaf, Hanging
+
+OCR = JobRequest(kind="ocr", payload={"mode": "auto"})
+PDF = b"%PDF-1.7 hello"
+
+
+class Desk:
+    """Uploads, and what they leave behind."""
+
+    def __init__(self, rig: Rig, *, doorbell: MemoryDoorbell | None = None, max_bytes: int = 1_000_000) -> None:
+        self.rig = rig
+        self.blobs = MemoryBlobs()
+        self.bell = doorbell or MemoryDoorbell()
+        self.metrics = Metrics()
+        self.uploads = self.through(rig.database, self.blobs, max_bytes=max_bytes)
+
+    def through(self, database: Any, blobs: Blobs, *, max_bytes: int = 1_000_000) -> Uploads:
+        return Uploads(
+            database=database,
+            blobs=blobs,
+            ringing=Ringing(dict.fromkeys(Lane, self.bell), self.metrics),
+            max_bytes=max_bytes,
+            languages=lambda: frozenset({"eng", "deu"}),
+        )
+
+    async def accept(self, received: Received, *requests: JobRequest, **fields: Any) -> Accepted:
+        described = {"filename": "letter.pdf", "language": "eng", "metadata": {}} | fields
+        return await self.uploads.accept(received, requests=requests or [OCR], **described)
+
+    async def upload(self, tenant: TenantId, content: bytes = PDF, **fields: Any) -> Accepted:
+        return await self.accept(await self.uploads.receive(tenant, chunks(content)), **fields)
+
+    async def rung(self) -> list[Ring]:
+        return [delivery.ring for delivery in await self.bell.answer(limit=100, wait=timedelta())]
+
+    async def counts(self, tenant: TenantId) -> tuple[int, int, int]:
+        """Documents, jobs, blobs."""
+        async with self.rig.database.begin(tenant) as tx:
+            documents, jobs = await tx.documents.newest(limit=100), await tx.jobs.newest()
+        return len(documents), len(jobs), len(self.blobs._blobs)
+
+    def bells(self, event: str) -> float:
+        return self.metrics.registry.get_sample_value("daira_doorbells_total", {"event": event}) or 0
+
+
+async def chunks(*contents: bytes) -> AsyncIterator[bytes]:
+    for content in contents:
+        yield content
+
+
+async def endless(head: bytes, taken: list[int]) -> AsyncIterator[bytes]:
+    """A stream that notes how much of it was asked for."""
+    yield head
+    while True:
+        taken.append(1024)
+        yield b"x" * 1024
+
+
+async def test_what_is_received_is_measured_on_its_way(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    received = await desk.uploads.receive(tenant, chunks(b"%P", b"DF-1.7", b"", b"x" * 5000))
+    content = b"%PDF-1.7" + b"x" * 5000
+    assert (received.size, received.sha256) == (len(content), sha256(content).hexdigest())
+    assert received.media_type == "application/pdf"
+    assert desk.blobs._blobs == {blob_key(tenant, received.document_id): content}
+
+
+async def test_an_upload_leaves_a_document_a_queued_job_and_a_bell(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    accepted = await desk.upload(tenant, language="deu", metadata={"a": 1})
+    (job,) = accepted.jobs
+    assert (accepted.document.language, accepted.document.metadata, accepted.deduplicated) == ("deu", {"a": 1}, False)
+    assert (job.state, job.document_id, job.payload) == (JobState.QUEUED, accepted.document.id, OCR.payload)
+    assert await rig.again(job) == job
+    assert await desk.rung() == [ring_of(job)]
+    assert desk.bells("rung") == 1
+
+
+async def test_the_bytes_come_before_the_transaction_and_the_bell_after_its_commit(rig: Rig) -> None:
+    tenant = await rig.tenant()
+    seen: list[str] = []
+
+    class Watching(MemoryDoorbell):
+        @override
+        async def ring(self, rings: Sequence[Ring], *, delay: timedelta = timedelta()) -> None:
+            for ring in rings:
+                async with rig.database.begin(ring.tenant_id) as tx:
+                    job = await tx.jobs.get(ring.job_id)
+                seen.append(f"bell, job {job.state if job else 'unseen'}")
+            await super().ring(rings, delay=delay)
+
+    class WatchedDatabase:
+        def begin(self, tenant_id: TenantId) -> AbstractAsyncContextManager[Tx]:
+            seen.append(f"transaction, {len(desk.blobs._blobs)} blob")
+            return rig.database.begin(tenant_id)
+
+    desk = Desk(rig, doorbell=Watching())
+    uploads = desk.through(WatchedDatabase(), desk.blobs)
+    received = await uploads.receive(tenant, chunks(PDF))
+    assert seen == []
+    await uploads.accept(received, filename="a", language="eng", metadata={}, requests=[OCR])
+    assert seen == ["transaction, 1 blob", "bell, job queued"]
+
+
+async def test_a_queue_that_is_away_does_not_fail_the_upload_and_is_counted(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig, doorbell=Deaf())
+    accepted = await desk.upload(tenant)
+    assert await desk.counts(tenant) == (1, 1, 1)
+    assert (await rig.again(accepted.jobs[0])).state is JobState.QUEUED
+    assert (desk.bells("failed"), desk.bells("rung")) == (1, 0)
+
+
+async def test_a_queue_that_hangs_delays_an_upload_by_its_patience_at_most(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig, doorbell=Hanging())
+    began = time.monotonic()
+    async with asyncio.timeout(10):
+        await desk.upload(tenant)
+    assert time.monotonic() - began >= PATIENCE.total_seconds() * 0.9
+    assert timedelta(seconds=1) >= PATIENCE
+    assert await desk.counts(tenant) == (1, 1, 1)
+    assert desk.bells("failed") == 1
+
+
+async def test_over_the_limit_nothing_is_stored(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig, max_bytes=5000)
+    for content in (PDF + b"x" * 5000, b"%PDF-" + b"x" * 4996):
+        with pytest.raises(TooLarge, match="5,000"):
+            await desk.uploads.receive(tenant, chunks(content[:2000], content[2000:]))
+        assert await desk.counts(tenant) == (0, 0, 0)
+    assert (await desk.uploads.receive(tenant, chunks(b"%PDF-" + b"x" * 4995))).size == 5000
+
+
+async def test_an_endless_upload_is_stopped_just_beyond_the_limit(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig, max_bytes=50_000)
+    taken: list[int] = []
+    with pytest.raises(TooLarge):
+        await desk.uploads.receive(tenant, endless(PDF, taken))
+    assert sum(taken) <= 50_000 + 2048
+    assert await desk.counts(tenant) == (0, 0, 0)
+
+
+async def test_an_unsupported_type_stops_after_the_first_bytes(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    taken: list[int] = []
+    with pytest.raises(Unsupported):
+        await desk.uploads.receive(tenant, endless(b"PK\x03\x04", taken))
+    assert len(taken) <= 1
+    assert await desk.counts(tenant) == (0, 0, 0)
+
+
+async def test_a_type_is_told_from_bytes_that_come_one_by_one(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    received = await desk.uploads.receive(tenant, chunks(*(b"%c" % byte for byte in PDF)))
+    assert (received.media_type, received.size) == ("application/pdf", len(PDF))
+
+
+@pytest.mark.parametrize("contents", [(), (b"",), (b"", b"")])
+async def test_an_empty_file_is_refused(rig: Rig, contents: tuple[bytes, ...]) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    with pytest.raises(Invalid, match="empty") as refused:
+        await desk.uploads.receive(tenant, chunks(*contents))
+    assert refused.value.pointer == "/file"
+    assert await desk.counts(tenant) == (0, 0, 0)
+
+
+async def test_a_stream_that_breaks_leaves_nothing(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+
+    async def breaking() -> AsyncIterator[bytes]:
+        yield PDF + b"x" * 5000
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        await desk.uploads.receive(tenant, breaking())
+    assert await desk.counts(tenant) == (0, 0, 0)
+
+
+async def test_the_same_bytes_are_the_same_document_and_the_second_blob_is_removed(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    first = await desk.upload(tenant)
+    await desk.rung()
+    again = await desk.upload(tenant, filename="other.pdf", metadata={"a": 1})
+    assert again == Accepted(document=first.document, jobs=first.jobs, deduplicated=True)
+    assert list(desk.blobs._blobs) == [blob_key(tenant, first.document.id)]
+    assert await desk.counts(tenant) == (1, 1, 1)
+    assert await desk.rung() == []
+
+
+async def test_the_same_bytes_at_the_same_time_are_one_document(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    accepted = await asyncio.gather(*(desk.upload(tenant) for _ in range(10)))
+    assert len({each.document.id for each in accepted}) == 1
+    assert sorted(each.deduplicated for each in accepted) == [False] + [True] * 9
+    assert list(desk.blobs._blobs) == [blob_key(tenant, accepted[0].document.id)]
+    assert await desk.counts(tenant) == (1, 1, 1)
+
+
+async def test_the_same_bytes_of_two_tenants_are_two_documents(rig: Rig) -> None:
+    desk = Desk(rig)
+    one, two = await desk.upload(await rig.tenant("one")), await desk.upload(await rig.tenant("two"))
+    assert one.document.id != two.document.id
+    assert not two.deduplicated
+    assert len(desk.blobs._blobs) == 2
+
+
+async def test_a_document_that_is_deleted_meanwhile_makes_room_for_the_same_bytes(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    first = await desk.upload(tenant)
+    received = await desk.uploads.receive(tenant, chunks(PDF))
+    assert await rig.remove(first.document)
+    again = await desk.accept(received)
+    assert not again.deduplicated
+    assert again.document.id == received.document_id
+
+
+async def test_a_transaction_that_fails_leaves_no_rows_and_rings_no_bell(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    received = await desk.uploads.receive(tenant, chunks(PDF))
+    with pytest.raises(TypeError):
+        await desk.accept(received, OCR, JobRequest(kind="ocr", payload={"no JSON": object()}))
+    assert await desk.counts(tenant) == (0, 0, 1)
+    assert await desk.rung() == []
+    await desk.uploads.discard(received)
+    assert await desk.counts(tenant) == (0, 0, 0)
+
+
+async def test_an_upload_for_an_unknown_tenant_leaves_no_rows(rig: Rig) -> None:
+    tenant, desk = TenantId("nobody"), Desk(rig)
+    received = await desk.uploads.receive(tenant, chunks(PDF))
+    with pytest.raises(NotFound):
+        await desk.accept(received)
+    assert await desk.rung() == []
+
+
+async def test_bytes_that_can_not_be_stored_leave_no_rows(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    uploads = desk.through(rig.database, Away(desk.blobs, put=1))
+    with pytest.raises(Exception, match="away"):
+        await uploads.receive(tenant, chunks(PDF))
+    assert await desk.counts(tenant) == (0, 0, 0)
+
+
+async def test_a_language_that_is_not_installed_is_refused_with_those_that_are(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    with pytest.raises(Invalid, match="deu, eng") as refused:
+        await desk.upload(tenant, language="xyz")
+    assert refused.value.pointer == "/language"
+    received = await desk.uploads.receive(tenant, chunks(PDF))
+    with pytest.raises(Invalid, match="deu, eng") as refused:
+        await desk.accept(received, OCR, JobRequest(kind="ocr", payload={"language": "xyz"}))
+    assert refused.value.pointer == "/jobs/1/language"
+    assert (await desk.counts(tenant))[:2] == (0, 0)
+
+
+async def test_equal_requests_are_one_job_whatever_the_order_of_their_fields(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    received = await desk.uploads.receive(tenant, chunks(PDF))
+    requests = [{"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 3, "c": 2}, "a": 1}, {"a": 1}]
+    accepted = await desk.accept(received, *(JobRequest(kind="ocr", payload=payload) for payload in requests))
+    assert [job.payload for job in accepted.jobs] == [{"a": 1}, requests[0]]
+    assert len(await desk.rung()) == 2
+
+
+async def test_jobs_are_listed_newest_first_when_accepted_and_when_read(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    received = await desk.uploads.receive(tenant, chunks(PDF))
+    accepted = await desk.accept(received, *(JobRequest(kind="ocr", payload={"n": n}) for n in range(20)))
+    async with rig.database.begin(tenant) as tx:
+        assert await tx.jobs.newest() == accepted.jobs
+
+
+async def test_a_kind_that_this_version_does_not_know_is_queued_and_not_rung(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    received = await desk.uploads.receive(tenant, chunks(PDF))
+    accepted = await desk.accept(received, JobRequest(kind="brew", payload={}))
+    assert [job.kind for job in accepted.jobs] == ["brew"]
+    assert await desk.rung() == []
