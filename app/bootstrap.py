@@ -1,7 +1,7 @@
 """The composition root: settings in, a running service's parts out. The one place that knows concrete classes."""
 
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from app.handlers.ocr import OcrHandler
 from app.ports.blobs import Blobs
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
+from app.ports.handlers import Handler
 from app.ports.leases import Leases
 from app.ports.ocr import Recognizer
 from app.ports.sweeps import Sweeps
@@ -72,11 +73,13 @@ class Runtime:
 
 
 @asynccontextmanager
-async def open_runtime(settings: Settings, metrics: Metrics) -> AsyncIterator[Runtime]:
-    """Everything that the role needs; leaving closes it in the opposite order."""
+async def open_runtime(
+    settings: Settings, metrics: Metrics, *, handlers: Sequence[Handler] | None = None
+) -> AsyncIterator[Runtime]:
+    """Everything that the role needs; leaving closes it in the opposite order. `handlers` stand in for Daira's own."""
     async with AsyncExitStack() as stack:
         store = await _open_store(settings, stack)
-        doorbells = _open_doorbells(settings, stack)
+        doorbells = _open_doorbells(settings, stack, metrics)
         blobs = _open_blobs(settings)
         recognizer = await _open_recognizer(settings, stack)
         ringing = Ringing(doorbells, metrics)
@@ -106,7 +109,7 @@ async def open_runtime(settings: Settings, metrics: Metrics) -> AsyncIterator[Ru
                 ringing=ringing,
                 sweeping=sweeping,
                 metrics=metrics,
-                ocr=OcrHandler(database=store.database, blobs=blobs, recognizer=recognizer),
+                handlers=handlers or [OcrHandler(database=store.database, blobs=blobs, recognizer=recognizer)],
             ),
         )
 
@@ -119,12 +122,12 @@ def _worker(
     ringing: Ringing,
     sweeping: Sweeping,
     metrics: Metrics,
-    ocr: OcrHandler,
+    handlers: Sequence[Handler],
 ) -> Worker:
     execution = Execution(
         database=store.database,
         leases=store.leases,
-        handlers={handler.kind: handler for handler in [ocr]},
+        handlers={handler.kind: handler for handler in handlers},
         ringing=ringing,
         metrics=metrics,
         worker=f"{socket.gethostname()}-{uuid4().hex[:8]}",
@@ -172,12 +175,12 @@ async def _open_store(settings: Settings, stack: AsyncExitStack) -> Store:
         )
     url = settings.database_url.get_secret_value()
     # Handlers that hold a connection for their results can't keep a claim or a settle waiting.
-    tenants = _engine(url, stack, pool_size=settings.pool_size, name=settings.role)
-    claims = _engine(url, stack, pool_size=4, name="claims")
+    tenants = _engine(settings, stack, pool_size=settings.pool_size, name=settings.role)
+    claims = _engine(settings, stack, pool_size=4, name="claims")
 
     @asynccontextmanager
     async def own_leases() -> AsyncIterator[Leases]:
-        engine = Engine(url, pool_size=1, name="heart")
+        engine = Engine(url, pool_size=1, name="heart", pooled=settings.pooled)
         try:
             yield PostgresLeases(engine)
         finally:
@@ -192,15 +195,19 @@ async def _open_store(settings: Settings, stack: AsyncExitStack) -> Store:
     )
 
 
-def _open_doorbells(settings: Settings, stack: AsyncExitStack) -> dict[Lane, Doorbell]:
+def _open_doorbells(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> dict[Lane, Doorbell]:
+    dropped = metrics.doorbells.labels("dropped").inc
     if settings.memory_queue:
         return {lane: MemoryDoorbell() for lane in Lane}
-    url = settings.queue_url.get_secret_value() or settings.database_url.get_secret_value()
-    engine = _engine(url, stack, pool_size=len(Lane) + 2, name="doorbells")
-    listen_url = settings.listen_url.get_secret_value() or url
+    own = settings.queue_url.get_secret_value()
+    url = own or settings.database_url.get_secret_value()
+    pooled = settings.pooled and not own
+    engine = Engine(url, pool_size=len(Lane) + 2, name="doorbells", pooled=pooled)
+    stack.push_async_callback(engine.close)
+    listen_url = settings.listen_url.get_secret_value() if pooled else url
     doorbells: dict[Lane, Doorbell] = {}
     for lane in Lane:
-        doorbell = PostgresDoorbell(engine, lane=lane, listen_url=listen_url)
+        doorbell = PostgresDoorbell(engine, lane=lane, listen_url=listen_url, dropped=dropped)
         stack.push_async_callback(doorbell.close)
         doorbells[lane] = doorbell
     return doorbells
@@ -230,7 +237,7 @@ async def _open_recognizer(settings: Settings, stack: AsyncExitStack) -> Recogni
     return recognizer
 
 
-def _engine(url: str, stack: AsyncExitStack, *, pool_size: int, name: str) -> Engine:
-    engine = Engine(url, pool_size=pool_size, name=name)
+def _engine(settings: Settings, stack: AsyncExitStack, *, pool_size: int, name: str) -> Engine:
+    engine = Engine(settings.database_url.get_secret_value(), pool_size=pool_size, name=name, pooled=settings.pooled)
     stack.push_async_callback(engine.close)
     return engine

@@ -61,7 +61,8 @@ class Settings(BaseSettings):
     )
     listen_url: SecretStr = Field(
         SecretStr(""),
-        description="A direct connection for LISTEN where DATABASE_URL leads through a pooler. Empty: DATABASE_URL.",
+        description="A direct connection, for LISTEN, where DATABASE_URL leads through a pooler in transaction mode"
+        " (PgBouncer). Empty: DATABASE_URL is direct.",
     )
     queue_url: SecretStr = Field(
         SecretStr(""), description="`postgres://…` or `memory://`. Empty: the main database is the queue too."
@@ -162,6 +163,10 @@ class Settings(BaseSettings):
     @property
     def embedded(self) -> bool:
         return not self.database_url.get_secret_value()
+
+    @property
+    def pooled(self) -> bool:
+        return bool(self.listen_url.get_secret_value())
 
     @property
     def memory_store(self) -> bool:

@@ -86,6 +86,15 @@ class DoorbellSuite:
         async with asyncio.timeout(DEADLINE):
             assert await waiter == sooner
 
+    async def test_a_delayed_job_that_is_rung_for_again_is_delivered_then(self, doorbell: Doorbell) -> None:
+        rings = new_rings()
+        await doorbell.ring(rings, delay=timedelta(minutes=10))
+        await doorbell.ring(rings)
+        assert await collected(doorbell, 1) == rings
+        await doorbell.ring(rings, delay=timedelta(minutes=10))
+        await doorbell.ring(rings, delay=SHORT)
+        assert await collected(doorbell, 1) == rings
+
     async def test_an_answer_holds_no_more_than_asked_for(self, doorbell: Doorbell) -> None:
         rings = new_rings(5)
         await doorbell.ring(rings)

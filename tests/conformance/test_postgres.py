@@ -1,11 +1,14 @@
 """The Postgres adapters keep the contracts, on a real server and with the rights that they have in production."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
 from app.adapters.postgres.doorbell import PostgresDoorbell
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import Engine, administer
+from app.domain.doorbells import Ring
+from app.domain.ids import JobId, tenant_id, uuid7
 from app.ports.doorbell import Doorbell
 from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.documents_suite import DocumentsSuite
@@ -26,9 +29,13 @@ def rig(cloned: Cloned, engine: Engine) -> Rig:
 
 @pytest.fixture
 async def doorbell(cloned: Cloned, engine: Engine) -> AsyncIterator[Doorbell]:
-    doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=cloned.app_url)
+    doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=cloned.app_url, dropped=_none_dropped)
     yield doorbell
     await doorbell.close()
+
+
+def _none_dropped(count: int) -> None:
+    raise AssertionError(f"{count} genuine bells were dropped")
 
 
 class TestPostgresDatabase(DatabaseSuite):
@@ -56,4 +63,19 @@ class TestPostgresSweeps(SweepsSuite):
 
 
 class TestPostgresDoorbell(DoorbellSuite):
-    pass
+    async def test_rows_that_are_no_doorbells_are_dropped_and_their_mates_delivered(
+        self, cloned: Cloned, engine: Engine
+    ) -> None:
+        counts: list[int] = []
+        doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=cloned.app_url, dropped=counts.append)
+        genuine = Ring(tenant_id("acme"), JobId(uuid7()))
+        async with administer(cloned.app_url) as forger:
+            for tenant in ("", "../b", "Acme", "a" * 64, "acme"):
+                job = genuine.job_id if tenant == "acme" else uuid7()
+                await forger.execute(
+                    "insert into daira.doorbells (lane, tenant_id, job_id) values ('ocr', $1, $2)", tenant, job
+                )
+        answered = await doorbell.answer(limit=10, wait=timedelta())
+        await doorbell.close()
+        assert [delivery.ring for delivery in answered] == [genuine]
+        assert sum(counts) == 4

@@ -1,10 +1,12 @@
 """A worker's parts on an empty store in memory, with a handler that does what the test says."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+
+from typing_extensions import override
 
 from app.adapters.memory.doorbell import MemoryDoorbell
 from app.domain.doorbells import Ring
@@ -70,14 +72,16 @@ class Away:
 class Deaf(MemoryDoorbell):
     """A queue that can't be reached for ringing."""
 
-    async def ring(self, rings: object, *, delay: timedelta = timedelta()) -> None:  # noqa: ARG002 - the port's
+    @override
+    async def ring(self, rings: Sequence[Ring], *, delay: timedelta = timedelta()) -> None:
         raise Unavailable("the queue is away")
 
 
 class Hanging(MemoryDoorbell):
     """A queue that takes a ring and never answers."""
 
-    async def ring(self, rings: object, *, delay: timedelta = timedelta()) -> None:  # noqa: ARG002 - the port's
+    @override
+    async def ring(self, rings: Sequence[Ring], *, delay: timedelta = timedelta()) -> None:
         await asyncio.Event().wait()
 
 
@@ -170,7 +174,3 @@ def a_hold(job: ClaimedJob, *, length: timedelta = LEASE) -> JobHold:
 
 def outcomes(bench: Bench, outcome: str) -> float:
     return bench.count("daira_jobs_finished_total", kind=KIND, outcome=outcome)
-
-
-def payload_of(job: ClaimedJob) -> Mapping[str, object]:
-    return job.payload

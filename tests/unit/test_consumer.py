@@ -222,7 +222,7 @@ async def test_forged_and_foreign_bells_are_harmless(bench: Bench) -> None:
 async def test_a_queue_that_is_away_is_asked_again(bench: Bench) -> None:
     jobs = await bench.enqueue(await bench.rig.tenant())
     away = Away(bench.bell, answer=3)
-    async with Running(bench.consumer(doorbell=away)):  # type: ignore[arg-type]
+    async with Running(bench.consumer(doorbell=away)):
         await until(lambda: are(bench, jobs, JobState.DONE))
 
 

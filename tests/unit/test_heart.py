@@ -128,13 +128,17 @@ def test_progress_makes_a_pulse_due_and_is_told_until_it_is_accepted() -> None:
 
 async def test_the_first_reason_stands_but_a_lost_lease_overrides() -> None:
     hold = JobHold(a_lease(), claimed_at=0, length=SECOND)
-    assert hold.interruption is None
-    hold.interrupt(Interruption.CANCELLED)
-    hold.interrupt(Interruption.STOPPING)
-    assert hold.interruption is Interruption.CANCELLED
-    hold.interrupt(Interruption.LEASE_LOST)
-    hold.interrupt(Interruption.CANCELLED)
-    assert hold.interruption is Interruption.LEASE_LOST
+    seen = [hold.interruption]
+    for why in (
+        Interruption.CANCELLED,
+        Interruption.STOPPING,
+        Interruption.LEASE_LOST,
+        Interruption.CANCELLED,
+    ):
+        hold.interrupt(why)
+        seen.append(hold.interruption)
+    first, lost = Interruption.CANCELLED, Interruption.LEASE_LOST
+    assert seen == [None, first, first, lost, lost]
 
 
 async def test_work_that_is_watched_after_the_interruption_is_cancelled_too() -> None:

@@ -2,9 +2,8 @@
 
 import base64
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -13,6 +12,9 @@ from tests.unit.served import PROBLEM, Served
 LISTINGS = ["/v1/documents", "/v1/jobs"]
 
 HOUR = timedelta(hours=1)
+
+NOW = "2026-01-01T00:00:00+00:00"
+ID = "0199c0de-0000-7000-8000-000000000001"
 
 
 async def listed(web: Served, path: str, **query: Any) -> list[str]:
@@ -104,12 +106,12 @@ async def test_a_limit_outside_of_1_to_100_is_refused(web: Served, path: str, li
         packed([1]),
         packed([None, None]),
         packed(["not a uuid"]),
-        packed([datetime.now(UTC).isoformat(), "not a uuid"]),
-        packed(["yesterday", str(uuid4())]),
-        packed(["2026-01-01T00:00:00", str(uuid4())]),
-        packed(["0001-01-01T00:00:00+23:59", str(uuid4())]),
-        packed(["9999-12-31T23:59:59-23:59", str(uuid4())]),
-        packed([datetime.now(UTC).isoformat(), str(uuid4()), "more"]),
+        packed([NOW, "not a uuid"]),
+        packed(["yesterday", ID]),
+        packed(["2026-01-01T00:00:00", ID]),
+        packed(["0001-01-01T00:00:00+23:59", ID]),
+        packed(["9999-12-31T23:59:59-23:59", ID]),
+        packed([NOW, ID, "more"]),
         base64.urlsafe_b64encode(b"[" * 5000).decode(),
         base64.urlsafe_b64encode(b"\xff\xfe\xfd").decode(),
         base64.urlsafe_b64encode(b"9" * 5000).decode(),

@@ -1,5 +1,6 @@
 """Settings: each is read once and checked, and a mistyped one is an error."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,6 @@ MEMORY = {"DAIRA_DATABASE_URL": "memory://", "DAIRA_QUEUE_URL": "memory://"}
 @pytest.fixture(autouse=True)
 def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No variable and no .env of whoever runs the tests."""
-    import os
-
     for name in [name for name in os.environ if name.upper().startswith("DAIRA_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -76,7 +75,7 @@ def test_an_unknown_variable_is_an_error_that_names_it(monkeypatch: pytest.Monke
 
 
 def test_the_clients_own_variables_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert read(monkeypatch, DAIRA_URL="http://daira.test", DAIRA_API_KEY="daira_acme_x")
+    assert read(monkeypatch, DAIRA_URL="http://daira.test", DAIRA_API_KEY="daira_acme_x").embedded
 
 
 def test_names_are_known_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +100,7 @@ def test_an_unknown_setting_in_the_file_is_an_error_too(tmp_path: Path) -> None:
 
 def test_the_clients_own_variables_may_stand_in_the_file(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("DAIRA_URL=http://daira.test\nDAIRA_API_KEY=daira_acme_x\n")
-    assert Settings()
+    assert Settings().embedded
 
 
 @pytest.mark.parametrize(

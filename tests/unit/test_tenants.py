@@ -147,7 +147,7 @@ async def test_another_tenants_key_can_not_be_revoked(tenants: Tenants) -> None:
     credential = await tenants.issue_key(ACME, name="a key")
     with pytest.raises(NotFound):
         await tenants.revoke_key(other, (await tenants.keys(ACME))[0].id)
-    assert await tenants.authenticate(credential)
+    assert (await tenants.authenticate(credential)).tenant_id == ACME
 
 
 async def test_all_tenants_are_listed_by_name_page_after_page(

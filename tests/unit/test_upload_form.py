@@ -1,7 +1,7 @@
 """The upload form: whatever a client sends is stored whole or refused with a reason, and nothing is left behind."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -269,7 +269,7 @@ async def test_a_body_cut_off_anywhere_is_refused(web: Served) -> None:
 
 
 async def test_a_client_that_leaves_midway_leaves_nothing_behind(web: Served) -> None:
-    received = iter(
+    received: Iterator[Message] = iter(
         [
             {"type": "http.request", "body": a_file(b"%PDF-" + b"x" * 100_000)[:-2], "more_body": True},
             {"type": "http.disconnect"},

@@ -282,7 +282,7 @@ async def test_a_language_that_is_not_installed_is_refused_with_those_that_are(r
 async def test_equal_requests_are_one_job_whatever_the_order_of_their_fields(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
     received = await desk.uploads.receive(tenant, chunks(PDF))
-    requests = [{"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 3, "c": 2}, "a": 1}, {"a": 1}]
+    requests: list[dict[str, object]] = [{"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 3, "c": 2}, "a": 1}, {"a": 1}]
     accepted = await desk.accept(received, *(JobRequest(kind="ocr", payload=payload) for payload in requests))
     assert [job.payload for job in accepted.jobs] == [{"a": 1}, requests[0]]
     assert len(await desk.rung()) == 2

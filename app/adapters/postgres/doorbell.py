@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from app.adapters.postgres.engine import Engine, listen
-from app.domain.doorbells import Ring
-from app.domain.errors import Unavailable
+from app.domain.doorbells import Ring, ring
+from app.domain.errors import Invalid, Unavailable
 from app.ports.doorbell import Delivery
 
 # One bell for a job is enough, and the sooner one counts. Sorted, or concurrent batches deadlock.
@@ -39,7 +39,9 @@ POLL = timedelta(seconds=5)
 class PostgresDoorbell:
     """Listens on a connection of its own, `listen_url`: a pooler in transaction mode can't carry LISTEN."""
 
-    def __init__(self, engine: Engine, *, lane: str, listen_url: str) -> None:
+    def __init__(self, engine: Engine, *, lane: str, listen_url: str, dropped: Callable[[int], object]) -> None:
+        """`dropped` is told how many rows were no doorbells: the table is open to whoever may write to it."""
+        self._dropped = dropped
         self._engine = engine
         self._lane = lane
         self._channel = f"daira_{lane}"
@@ -83,8 +85,13 @@ class PostgresDoorbell:
             await asyncio.gather(self._listener, return_exceptions=True)
 
     async def _take(self, limit: int) -> list[Delivery]:
-        rows = await self._engine.call(TAKE, self._lane, limit)
-        return [Delivery(ring=Ring(row["tenant_id"], row["job_id"])) for row in rows]
+        deliveries = []
+        for row in await self._engine.call(TAKE, self._lane, limit):
+            try:
+                deliveries.append(Delivery(ring=ring(row["tenant_id"], str(row["job_id"]))))
+            except Invalid:
+                self._dropped(1)
+        return deliveries
 
     async def _next_due(self) -> float:
         (row,) = await self._engine.call(NEXT_DUE, self._lane)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -28,14 +28,26 @@ OUT_OF_REACH = (
 """Errors that say nothing of the statement: the server is away, or too busy for one more."""
 
 
+POOL_TIMEOUT = 10
+"""Seconds that a caller waits for a connection of the pool."""
+
+UNPREPARED = {
+    "statement_cache_size": 0,
+    "prepared_statement_cache_size": 0,
+    "prepared_statement_name_func": lambda: "",
+}
+
+
 class Engine:
     """Connections of one purpose (web, claims, handlers…), so that none can starve another."""
 
-    def __init__(self, url: str, *, pool_size: int, name: str, pool_timeout: float = 10) -> None:
+    def __init__(self, url: str, *, pool_size: int, name: str, pooled: bool = False) -> None:
+        """With `pooled` nothing is kept prepared: behind a pooler in transaction mode it is gone in the next one."""
+        self._pooled = pooled
         self._engine = create_async_engine(
             _driver_url(url),
             # A pool of 0 means a connection for each use: commands that come and go.
-            **({"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout} if pool_size else {}),
+            **({"pool_size": pool_size, "max_overflow": 0, "pool_timeout": POOL_TIMEOUT} if pool_size else {}),
             **({} if pool_size else {"poolclass": NullPool}),
             # An error's text may reach a log: without the parameters, which may hold a document's text.
             hide_parameters=True,
@@ -43,6 +55,7 @@ class Engine:
                 "timeout": 10,
                 "command_timeout": 60,
                 "server_settings": {"application_name": f"daira-{name}"},
+                **(UNPREPARED if pooled else {}),
             },
         )
 
@@ -60,7 +73,9 @@ class Engine:
                 raw = await connection.get_raw_connection()
                 driver = raw.driver_connection
                 assert driver is not None
-                rows: list[asyncpg.Record] = await driver.fetch(statement, *arguments)
+                # Preparing and executing are two messages: only a transaction keeps a pooler from parting them.
+                async with driver.transaction() if self._pooled else nullcontext():
+                    rows: list[asyncpg.Record] = await driver.fetch(statement, *arguments)
                 return rows
 
     def checked_out(self) -> int:

@@ -1,0 +1,52 @@
+"""SQS takes ten entries at a time and answers for each: none of them is taken for done unless it says so."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+SIZE = 10
+"""Entries in a request; a limit of SQS."""
+
+AT_ONCE = 8
+"""Requests under way for one call."""
+
+Entry = Mapping[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    entry: Entry
+    code: str
+
+
+async def in_batches(
+    call: Callable[[list[Entry]], Awaitable[Mapping[str, Any]]], entries: Sequence[Entry]
+) -> list[Refused]:
+    """Those that failed, or that no answer speaks of. The first error of a request ends it after those under way."""
+    refused: list[Refused] = []
+    batches = [list(part) for part in _parts(entries, SIZE)]
+    for wave in _parts(batches, AT_ONCE):
+        # Each request is seen to its end: an error leaves none behind without an owner.
+        results = await asyncio.gather(*(_one(call, batch) for batch in wave), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            refused += result
+    return refused
+
+
+async def _one(call: Callable[[list[Entry]], Awaitable[Mapping[str, Any]]], batch: Sequence[Entry]) -> list[Refused]:
+    named = {str(number): entry for number, entry in enumerate(batch)}
+    answer = await call([{**entry, "Id": name} for name, entry in named.items()])
+    failed = {failure.get("Id"): failure.get("Code", "unknown") for failure in answer.get("Failed", [])}
+    done = {success.get("Id") for success in answer.get("Successful", [])} - failed.keys()
+    return [
+        Refused(entry=entry, code=failed.get(name, "unanswered")) for name, entry in named.items() if name not in done
+    ]
+
+
+def _parts(sequence: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(sequence), size):
+        yield sequence[start : start + size]

@@ -1,0 +1,200 @@
+"""The queue in SQS: no poll is cut off, for a bell that is on its way to nobody stays hidden until its timeout."""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import structlog
+
+from app.adapters.sqs.batches import AT_ONCE, SIZE
+from app.adapters.sqs.queue import SqsQueue
+from app.domain.doorbells import Ring, parse_ring, ring_message
+from app.domain.errors import Invalid, Unavailable
+from app.ports.doorbell import Delivery
+
+log = structlog.get_logger()
+T = TypeVar("T")
+Message = Mapping[str, Any]
+
+LONGEST_DELAY = 900
+"""Seconds; a limit of SQS. What is due later is rung too early, found not due, and rung again by the sweeper."""
+
+POLL = 5
+"""Seconds; a longer wait is several polls, for closing waits for the last."""
+
+PAUSE = 0.1
+"""Seconds between polls when less than a second is left: SQS waits whole seconds."""
+
+VISIBILITY = 30
+"""Seconds until an unacknowledged bell is heard again; it is acknowledged right after the claim, some ms later."""
+
+
+class SqsDoorbell:
+    """One queue; `dropped` is told how many of its messages were no doorbells.
+
+    With `fair`, tenants are message groups, and a busy one does not keep the others waiting (fair queues).
+    """
+
+    def __init__(
+        self,
+        *,
+        queue: str,
+        endpoint_url: str | None,
+        region: str | None,
+        dropped: Callable[[int], object],
+        fair: bool = True,
+    ) -> None:
+        self._queue = SqsQueue(queue, endpoint_url=endpoint_url, region=region, longest_poll=POLL)
+        self._dropped = dropped
+        self._fair = fair
+        self._stopping = asyncio.get_running_loop().create_future()
+        self._background: set[asyncio.Task[Any]] = set()
+
+    async def open(self) -> None:
+        """Find the queue, or make it. Raises Unavailable, saying what to do."""
+        await self._queue.open()
+
+    async def ring(self, rings: Sequence[Ring], *, delay: timedelta = timedelta()) -> None:
+        # Rounded up: a bell that comes early is answered as not due, and costs a sweep.
+        seconds = min(LONGEST_DELAY, max(0, math.ceil(delay.total_seconds())))
+        refused = await self._queue.in_batches("send_message_batch", [self._entry(ring, seconds) for ring in rings])
+        if refused:
+            refused = await self._queue.in_batches("send_message_batch", [each.entry for each in refused])
+        if refused:
+            codes = ", ".join(sorted({each.code for each in refused}))
+            raise Unavailable(
+                f"the queue {self._queue.name} refused {len(refused)} of {len(rings)} doorbells ({codes})"
+            )
+
+    async def answer(self, *, limit: int, wait: timedelta) -> list[Delivery]:
+        if self._stopping.done():
+            return []
+        gone = asyncio.Event()
+        collecting = self._keep(self._collect(limit=limit, wait=wait, gone=gone))
+        taken = False
+        try:
+            await asyncio.wait({collecting, self._stopping}, return_when=asyncio.FIRST_COMPLETED)
+            taken = not self._stopping.done()
+        finally:
+            if not taken:
+                gone.set()
+                self._leave(self._give_back(collecting))
+        return collecting.result() if taken else []
+
+    async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        await self._delete([delivery.receipt for delivery in deliveries])
+
+    async def stop_answering(self) -> None:
+        if not self._stopping.done():
+            self._stopping.set_result(None)
+
+    async def ping(self) -> None:
+        await self._queue.find()
+
+    async def close(self) -> None:
+        """Gives back what was received for nobody: takes as long as the last poll."""
+        await self.stop_answering()
+        while self._background:
+            _, late = await asyncio.wait(self._background, timeout=POLL * 2)
+            for task in late:
+                task.cancel()
+        await self._queue.close()
+
+    def _entry(self, ring: Ring, seconds: int) -> dict[str, object]:
+        group = {"MessageGroupId": ring.tenant_id} if self._fair else {}
+        return {"MessageBody": ring_message(ring), "DelaySeconds": seconds, **group}
+
+    async def _collect(self, *, limit: int, wait: timedelta, gone: asyncio.Event) -> list[Delivery]:
+        """Polls until there is something, the wait is over, or whoever asked is gone."""
+        end = _now() + wait.total_seconds()
+        while True:
+            seconds = _poll_seconds(end - _now())
+            found = await self._receive(limit, seconds=seconds)
+            left = end - _now()
+            if found or gone.is_set() or left <= 0:
+                return found
+            if not seconds:
+                await asyncio.sleep(min(PAUSE, left))
+
+    async def _receive(self, limit: int, *, seconds: int) -> list[Delivery]:
+        messages = await self._poll(min(limit, SIZE), seconds)
+        if len(messages) == SIZE < limit:
+            # Only now, and without waiting: of polls side by side that wait, all but one would go on for nothing.
+            messages += await self._more(limit - SIZE)
+        return self._parsed(messages)
+
+    async def _more(self, limit: int) -> list[Message]:
+        counts = [min(SIZE, limit - start) for start in range(0, min(limit, SIZE * AT_ONCE), SIZE)]
+        polls = await asyncio.gather(*(self._poll(count, 0) for count in counts), return_exceptions=True)
+        # An error here must not cost the messages that are held already; the next poll meets it again.
+        return [message for poll in polls if isinstance(poll, list) for message in poll]
+
+    async def _poll(self, count: int, seconds: int) -> list[Message]:
+        answer = await self._queue.call(
+            "receive_message", MaxNumberOfMessages=count, WaitTimeSeconds=seconds, VisibilityTimeout=VISIBILITY
+        )
+        return list(answer.get("Messages", []))
+
+    def _parsed(self, messages: Sequence[Message]) -> list[Delivery]:
+        deliveries: list[Delivery] = []
+        malformed: list[object] = []
+        for message in messages:
+            try:
+                # As bytes, which is what the limit counts.
+                ring = parse_ring(str(message.get("Body")).encode("utf-8", "surrogatepass"))
+            except Invalid:
+                malformed.append(message["ReceiptHandle"])
+            else:
+                deliveries.append(Delivery(ring=ring, receipt=message["ReceiptHandle"]))
+        if malformed:
+            self._drop(malformed)
+        return deliveries
+
+    def _drop(self, receipts: list[object]) -> None:
+        self._dropped(len(receipts))
+        log.warning("doorbells_dropped", queue=self._queue.name, count=len(receipts))
+        # The doorbells that came with them do not wait for it.
+        self._leave(self._delete_calmly(receipts))
+
+    async def _delete_calmly(self, receipts: Sequence[object]) -> None:
+        try:
+            await self._delete(receipts)
+        except Unavailable as error:
+            log.warning("doorbells_left", queue=self._queue.name, count=len(receipts), reason=str(error))
+
+    async def _delete(self, receipts: Sequence[object]) -> None:
+        entries = [{"ReceiptHandle": receipt} for receipt in receipts]
+        if refused := await self._queue.in_batches("delete_message_batch", entries):
+            # A receipt that has run out, or was used: at worst the bell is heard once more.
+            codes = sorted({each.code for each in refused})
+            log.info("doorbells_left", queue=self._queue.name, count=len(refused), reason=codes)
+
+    async def _give_back(self, collecting: asyncio.Task[list[Delivery]]) -> None:
+        """Let others hear at once what was received for somebody who has gone."""
+        try:
+            entries = [{"ReceiptHandle": each.receipt, "VisibilityTimeout": 0} for each in await collecting]
+            await self._queue.in_batches("change_message_visibility_batch", entries)
+        except Unavailable as error:
+            log.info("doorbells_left", queue=self._queue.name, reason=str(error))
+
+    def _leave(self, work: Coroutine[object, object, None]) -> None:
+        """To go on without its caller, until it is done or the doorbell is closed."""
+        _ = self._keep(work)
+
+    def _keep(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
+        # The loop itself keeps no strong reference to a task.
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+
+def _poll_seconds(left: float) -> int:
+    """Whole seconds; the tenth keeps a wait of one second from being 0.99999 by now, and so no long poll."""
+    return max(0, min(POLL, int(left + 0.1)))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,82 @@
+"""One SQS queue: its client, its URL, and its making when it is not there."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import aioboto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from app.adapters.sqs.batches import Entry, Refused, in_batches
+from app.adapters.sqs.faults import is_missing, reachable
+from app.domain.errors import Unavailable
+
+CONNECTIONS = 50
+"""Polls that were given up keep theirs for some seconds; rings must not wait for them."""
+
+
+class SqsQueue:
+    def __init__(self, name: str, *, endpoint_url: str | None, region: str | None, longest_poll: int) -> None:
+        self.name = name
+        self._endpoint_url = endpoint_url
+        self._region = region
+        self._config = Config(
+            connect_timeout=5,
+            read_timeout=longest_poll + 10,
+            max_pool_connections=CONNECTIONS,
+            retries={"mode": "standard", "total_max_attempts": 3},
+        )
+        self._stack = AsyncExitStack()
+        self._client: Any = None
+        self._url = ""
+
+    async def open(self) -> None:
+        with self._reachable():
+            session = aioboto3.Session(region_name=self._region)
+            client = session.client("sqs", endpoint_url=self._endpoint_url, config=self._config)
+            self._client = await self._stack.enter_async_context(client)
+        try:
+            await self.find()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+    async def find(self) -> None:
+        """Learn the queue's URL, and make the queue when it does not exist. Raises Unavailable."""
+        with self._reachable():
+            try:
+                answer = await self._client.get_queue_url(QueueName=self.name)
+            except ClientError as error:
+                if not is_missing(error):
+                    raise
+                # Without attributes, so that somebody else's making of it at the same time is no conflict.
+                answer = await self._client.create_queue(QueueName=self.name)
+        if not answer.get("QueueUrl"):
+            raise Unavailable(f"the queue {self.name}: what answers at its endpoint is not SQS")
+        self._url = answer["QueueUrl"]
+
+    async def call(self, operation: str, **arguments: object) -> Mapping[str, Any]:
+        """One request; a queue that was lost meanwhile is made again first. Raises Unavailable."""
+        with self._reachable():
+            try:
+                return await self._request(operation, arguments)
+            except ClientError as error:
+                if not is_missing(error):
+                    raise
+            await self.find()
+            return await self._request(operation, arguments)
+
+    async def in_batches(self, operation: str, entries: Sequence[Entry]) -> list[Refused]:
+        """The entries that were not done. Raises Unavailable; some may have been done then."""
+        return await in_batches(lambda batch: self.call(operation, Entries=batch), entries)
+
+    async def _request(self, operation: str, arguments: Mapping[str, object]) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = await getattr(self._client, operation)(QueueUrl=self._url, **arguments)
+        return answer
+
+    def _reachable(self) -> reachable:
+        return reachable(self.name, endpoint_url=self._endpoint_url)

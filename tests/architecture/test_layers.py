@@ -1,0 +1,142 @@
+"""The rules that keep rooms apart: who may import whom, open a connection, commit, or read the environment."""
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).parents[2]
+APP = ROOT / "app"
+FILES = sorted(APP.rglob("*.py"))
+
+WITH_A_REASON: dict[str, str] = {}
+"""Files of `app/` with more than 250 lines, and why."""
+
+LONG, CAP = 250, 400
+"""Lines."""
+
+ENGINE = "app/adapters/postgres/engine.py"
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def where(found: Callable[[ast.AST], bool], *, allowed: tuple[str, ...] = ()) -> list[str]:
+    """Places in `app/` where a syntax node is found, other than in files or folders that are allowed to."""
+    return [
+        f"{name_of(path)}:{node.lineno}"
+        for path in FILES
+        if not name_of(path).startswith(allowed)
+        for node in nodes(path)
+        if found(node)
+    ]
+
+
+def nodes(path: Path) -> Iterator[ast.expr | ast.stmt]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.expr | ast.stmt):
+            yield node
+
+
+def called(node: ast.AST) -> str:
+    """`a.b.c` for the call `a.b.c(…)`, or nothing."""
+    return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+
+
+def opens_a_connection(node: ast.AST) -> bool:
+    name = called(node)
+    return name.split(".")[-1] in {"create_engine", "create_async_engine", "create_pool"} or name in {
+        "asyncpg.connect",
+        "connect",
+        "psycopg.connect",
+    }
+
+
+def begins_on_an_engine(node: ast.AST) -> bool:
+    return called(node).endswith("engine.begin")
+
+
+def commits(node: ast.AST) -> bool:
+    return called(node).endswith(".commit")
+
+
+def reads_the_environment(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "os" and any(alias.name in {"environ", "environb", "getenv"} for alias in node.names)
+    return isinstance(node, ast.Attribute) and ast.unparse(node) in {"os.environ", "os.environb", "os.getenv"}
+
+
+def test_the_import_contracts_hold(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status = lint_imports(config_filename=str(ROOT / "pyproject.toml"), cache_dir=str(tmp_path))
+    printed = capsys.readouterr().out
+    assert status == 0, printed
+    assert "0 broken" in printed
+
+
+def test_every_file_begins_by_saying_what_it_is() -> None:
+    silent = [name_of(path) for path in FILES if path.name != "__init__.py" and not ast.get_docstring(parse(path))]
+    assert silent == []
+
+
+def test_the_files_of_packages_are_empty() -> None:
+    assert [name_of(path) for path in FILES if path.name == "__init__.py" and path.read_text()] == []
+
+
+def test_every_folder_is_a_package() -> None:
+    folders = {path.parent for path in FILES}
+    assert [name_of(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_a_long_file_has_a_reason_and_none_is_very_long() -> None:
+    lengths = {name_of(path): len(path.read_text().splitlines()) for path in FILES}
+    assert {name: length for name, length in lengths.items() if length > CAP} == {}
+    assert {name for name, length in lengths.items() if length > LONG} == set(WITH_A_REASON)
+
+
+def test_only_the_engine_opens_connections() -> None:
+    assert where(opens_a_connection, allowed=(ENGINE,)) == []
+
+
+def test_nobody_commits() -> None:
+    assert where(commits) == []
+
+
+def test_transactions_begin_in_three_files() -> None:
+    allowed = tuple(f"app/adapters/postgres/{name}.py" for name in ("database", "checks", "migrations"))
+    assert where(begins_on_an_engine, allowed=allowed) == []
+
+
+def test_the_environment_is_read_at_the_top_alone() -> None:
+    allowed = ("app/__main__.py", "app/settings.py", "app/cli/", "app/adapters/embedded/")
+    assert where(reads_the_environment, allowed=allowed) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        (opens_a_connection, "sqlalchemy.ext.asyncio.create_async_engine(url)"),
+        (opens_a_connection, "await asyncpg.connect(url)"),
+        (opens_a_connection, "asyncpg.create_pool(url)"),
+        (commits, "connection.commit()"),
+        (commits, "await self._session.commit()"),
+        (begins_on_an_engine, "self._engine.begin()"),
+        (begins_on_an_engine, "engine.begin()"),
+        (reads_the_environment, "os.environ['A']"),
+        (reads_the_environment, "os.getenv('A')"),
+        (reads_the_environment, "from os import environ"),
+    ],
+)
+def test_each_rule_finds_what_it_forbids(rule: Callable[[ast.AST], bool], code: str) -> None:
+    assert any(rule(node) for node in ast.walk(ast.parse(code)))
+
+
+@pytest.mark.parametrize("name", ["database", "engine", "checks", "migrations"])
+def test_the_files_that_are_allowed_to_are_there(name: str) -> None:
+    assert APP / "adapters" / "postgres" / f"{name}.py" in FILES
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())

@@ -1,0 +1,85 @@
+"""Everything but LISTEN through PgBouncer in transaction mode: the suites hold, and no clamp reaches another client."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from app.adapters.postgres.doorbell import PostgresDoorbell
+from app.adapters.postgres.engine import Engine
+from app.ports.doorbell import Doorbell
+from tests.conformance.database_suite import DatabaseSuite
+from tests.conformance.doorbell_suite import DoorbellSuite
+from tests.conformance.jobs_suite import JobsSuite
+from tests.conformance.leases_suite import LeasesSuite
+from tests.conformance.sweeps_suite import SweepsSuite
+from tests.support.databases import Cloned
+from tests.support.pgbouncer import in_front_of
+from tests.support.postgres_rig import postgres_rig
+from tests.support.rig import Rig
+
+pytestmark = pytest.mark.pgbouncer
+
+
+@pytest.fixture
+async def engine(cloned: Cloned) -> AsyncIterator[Engine]:
+    with in_front_of(cloned.app_url) as url:
+        engine = Engine(url, pool_size=10, name="test", pooled=True)
+        yield engine
+        assert engine.checked_out() == 0
+        await engine.close()
+
+
+@pytest.fixture
+def rig(cloned: Cloned, engine: Engine) -> Rig:
+    return postgres_rig(cloned, engine)
+
+
+@pytest.fixture
+async def doorbell(cloned: Cloned, engine: Engine) -> AsyncIterator[Doorbell]:
+    doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=cloned.app_url, dropped=lambda _: None)
+    yield doorbell
+    await doorbell.close()
+
+
+class TestDatabaseThroughPgBouncer(DatabaseSuite):
+    pass
+
+
+class TestJobsThroughPgBouncer(JobsSuite):
+    pass
+
+
+class TestLeasesThroughPgBouncer(LeasesSuite):
+    pass
+
+
+class TestSweepsThroughPgBouncer(SweepsSuite):
+    pass
+
+
+class TestDoorbellThroughPgBouncer(DoorbellSuite):
+    pass
+
+
+async def test_a_thousand_interleaved_transactions_of_ten_tenants_see_their_own_rows_alone(rig: Rig) -> None:
+    """Ten clients share three connections, and some leave in the middle."""
+    tenants = [await rig.tenant(f"tenant-{n}") for n in range(10)]
+    for tenant in tenants:
+        await rig.enqueue(tenant)
+
+    async def look(number: int) -> None:
+        tenant = tenants[number % 10]
+        async with rig.database.begin(tenant) as tx:
+            jobs = await tx.jobs.newest()
+            assert [job.tenant_id for job in jobs] == [tenant]
+            await asyncio.sleep(0)
+            assert len(await tx.jobs.newest()) == 1
+
+    looks = [asyncio.create_task(look(number)) for number in range(1000)]
+    for chosen in random.sample(looks, 200):
+        asyncio.get_running_loop().call_later(random.uniform(0, 2), chosen.cancel)
+    outcomes = await asyncio.gather(*looks, return_exceptions=True)
+    assert not [each for each in outcomes if each is not None and not isinstance(each, asyncio.CancelledError)]
+    assert not any((await rig.tenantless_counts()).values())

