@@ -9,11 +9,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 
 from app.adapters.postgres.engine import administer
 from app.domain.doorbells import Ring
-from app.domain.ids import JobId, TenantId, tenant_id
+from app.domain.ids import JobId, tenant_id
 from app.ports.doorbell import Doorbell
 from tests.support.databases import Cloned
 from tests.support.service import ROOT, environment
@@ -91,11 +90,7 @@ async def fleet(cloned: Cloned, *, queue_url: str, workers: int = 4, **settings:
             process.wait(timeout=60)
 
 
-async def ring_all(doorbell: Doorbell, rings: Sequence[Ring], *, times: int = 1, delay: timedelta = timedelta()) -> None:
+async def ring_all(doorbell: Doorbell, rings: Sequence[Ring], *, times: int = 1) -> None:
     for _ in range(times):
         for start in range(0, len(rings), 500):
-            await doorbell.ring(rings[start : start + 500], delay=delay)
-
-
-def tenants_of(rings: Sequence[Ring]) -> set[TenantId]:
-    return {ring.tenant_id for ring in rings}
+            await doorbell.ring(rings[start : start + 500])

@@ -1,5 +1,6 @@
 """The Postgres adapters keep the contracts, on a real server and with the rights that they have in production."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -9,6 +10,7 @@ from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine, administer
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, tenant_id, uuid7
+from app.domain.leases import ClaimOutcome
 from app.ports.doorbell import Doorbell
 from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.documents_suite import DocumentsSuite
@@ -19,7 +21,7 @@ from tests.conformance.leases_suite import LeasesSuite
 from tests.conformance.sweeps_suite import SweepsSuite
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
-from tests.support.rig import Rig
+from tests.support.rig import Rig, ring_of
 
 
 @pytest.fixture
@@ -55,7 +57,14 @@ class TestPostgresJobs(JobsSuite):
 
 
 class TestPostgresLeases(LeasesSuite):
-    pass
+    async def test_a_row_that_somebody_is_at_is_passed_over_and_not_waited_for(self, rig: Rig, cloned: Cloned) -> None:
+        job = await rig.enqueue(await rig.tenant())
+        async with administer(cloned.admin_url) as other, other.transaction():
+            await other.execute("select from daira.jobs where id = $1 for update", job.id)
+            async with asyncio.timeout(5):
+                claim = await rig.claim(ring_of(job))
+            assert claim.outcome is ClaimOutcome.MISSING_OR_LOCKED
+        assert (await rig.claim(ring_of(job))).outcome is ClaimOutcome.CLAIMED
 
 
 class TestPostgresSweeps(SweepsSuite):

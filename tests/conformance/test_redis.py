@@ -271,6 +271,24 @@ class TestSharedQueue:
             assert sorted(taken + await collected(doorbell, 3 - len(taken))) == sorted(rings), steps
             assert await answered(doorbell, wait=NO_WAIT) == []
 
+    async def test_many_who_wait_keep_no_ring_out(self, doorbell: RedisDoorbell, admin: Redis) -> None:
+        waiters = [asyncio.create_task(answered(doorbell, limit=1)) for _ in range(30)]
+        await blocked(admin, 30)
+        rings = new_rings(30)
+        async with asyncio.timeout(2):
+            await doorbell.ring(rings)
+            found = await asyncio.gather(*waiters)
+        assert sorted(ring for answer in found for ring in answer) == sorted(rings)
+
+    async def test_who_waits_gets_a_batch_up_to_the_limit(
+        self, doorbell: RedisDoorbell, lane: Lane, admin: Redis
+    ) -> None:
+        waiter, rings = asyncio.create_task(answered(doorbell, limit=3)), new_rings(5)
+        await blocked(admin)
+        await doorbell.ring(rings)
+        assert await waiter == rings[:3]
+        assert await admin.llen(lane.bells) == 2
+
     async def test_lanes_and_prefixes_are_queues_of_their_own(self, lane: Lane, doorbell: RedisDoorbell) -> None:
         rings = new_rings()
         await doorbell.ring(rings)

@@ -99,6 +99,15 @@ async def test_an_unclamped_write_is_refused(app: asyncpg.Connection) -> None:
 
 
 @pytest.mark.usefixtures("furnished")
+async def test_the_empty_tenant_is_nobody_on_a_used_connection(app: asyncpg.Connection) -> None:
+    """There the setting is '': without nullif the policy would let '' in, and only a CHECK stand against it."""
+    async with clamped(app, "acme"):
+        await app.fetchval("select count(*) from daira.jobs")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await app.execute("insert into daira.jobs (tenant_id, id, kind) values ('', $1, 'ocr')", uuid7())
+
+
+@pytest.mark.usefixtures("furnished")
 async def test_a_write_for_another_tenant_is_refused(app: asyncpg.Connection) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         async with clamped(app, "acme"):
