@@ -2,8 +2,9 @@
 
 Run: ./daira bench claim_depth
 
-Both ways claim the same number of jobs of one tenant, by id, with the same rights on the same server; `naive` is UPDATE … WHERE id = $1 AND state = 'queued' under the same policies. Figures are EXPLAIN ANALYZE's execution
-time, in milliseconds, and ratios to the same way at the smallest depth.
+Both ways claim the same number of jobs of one tenant, by id, with the same rights on the same server; `naive` is
+UPDATE … WHERE id = $1 AND state = 'queued' under the same policies. Figures are EXPLAIN ANALYZE's execution time, in
+milliseconds, and ratios to the same way at the smallest depth.
 """
 
 import argparse

@@ -184,11 +184,19 @@ declare
     v_lost jsonb := '{"code": "worker_lost", "message": "the worker stopped renewing its lease: killed or cut off"}';
     v_cancelled jsonb := '{"code": "cancelled", "message": "cancelled on request"}';
     v_tenant text;
+    v_is_lost boolean;
+    v_is_due boolean;
 begin
     for v_tenant in select distinct u.t from unnest(p_tenants) as u(t) where u.t <> '' order by 1
     loop
         perform set_config('app.tenant_id', v_tenant, true);
-        return query
+        -- Most tenants have nothing: two probes cost a tenth of starting the statements below.
+        select exists (select from daira.jobs x where x.tenant_id = v_tenant and x.state = 'claimed'
+                          and x.kind is not null and x.lease_until < v_now),
+               exists (select from daira.jobs x where x.tenant_id = v_tenant and x.state = 'queued'
+                          and x.ring_after is not null and x.ring_after <= v_horizon)
+          into v_is_lost, v_is_due;
+        if v_is_lost then return query
         with lost as materialized (
             select x.id, x.attempts, x.claimed_by, x.started_at, case
                 when x.cancel_requested then 'cancelled'
@@ -212,8 +220,9 @@ begin
             select v_tenant, l.id, l.attempts, l.claimed_by, l.started_at, v_now, 'expired', v_lost from lost l
         )
         select v_tenant, e.id, e.kind, true, e.final = 'queued' from ended e;
+        end if;
 
-        continue when not exists (select from daira.tenants where tenant_id = v_tenant and state = 'active');
+        continue when not v_is_due or not exists (select from daira.tenants where tenant_id = v_tenant and state = 'active');
 
         return query
         with found as materialized (
