@@ -11,7 +11,6 @@ DairaError
 │   └── Unsupported   send another type of file
 ├── TooMany           slow down
 ├── Unavailable       not the caller's fault: try again
-├── LeaseLost         (worker) somebody else may hold this job now: write nothing
 └── DocumentFault     (worker) this file can't be processed, however often it is tried
 """
 
@@ -74,10 +73,6 @@ class TooMany(DairaError):
 
 class Unavailable(DairaError):
     code = "unavailable"
-
-
-class LeaseLost(DairaError):
-    code = "lease_lost"
 
 
 class DocumentFault(DairaError):

@@ -12,7 +12,7 @@ from typing import Protocol
 import structlog
 
 from app.domain.doorbells import Ring
-from app.domain.errors import DocumentFault, LeaseLost, Unavailable
+from app.domain.errors import DocumentFault, Unavailable
 from app.domain.jobs import CANCELLED, JobError, JobState, Progress
 from app.domain.leases import ClaimedJob, Settlement
 from app.domain.outcomes import Done, Ending, Fail, Release, Retry, settlement
@@ -94,37 +94,44 @@ class Execution:
             return Fail(JobError(code=fault.code, message=str(fault)))
         except Exception as error:  # whatever a handler raises is one failed attempt, not a dead worker
             log.warning("handler_failed", exc_info=error)
-            return Retry(JobError(code="internal", message=f"{type(error).__name__}: {error}"))
+            return Retry(_internal(error))
 
     async def _settle(self, job: ClaimedJob, ending: Ending, hold: Hold) -> None:
         """Try until it is known: a result that cost minutes is not thrown away for a restart of the database."""
         while hold.interruption is not Interruption.LEASE_LOST:
+            jitter = random.random()  # noqa: S311 - spreads retries, guards nothing
+            end = replace(settlement(job, ending, jitter=jitter), progress=hold.progress)
             try:
-                await self._settle_once(job, ending, hold)
-                return
-            except Unavailable:
+                held = await self._write(end, ending)
+            except _RefusedError as refused:
+                log.warning("results_refused", exc_info=refused.__cause__)
+                ending = Retry(_internal(refused.__cause__))
+            except Exception as error:  # noqa: BLE001 - whether it was written is not known: the fence will tell
+                log.warning("settle_failed", reason=f"{type(error).__name__}: {error}")
                 await asyncio.sleep(SETTLE_AGAIN)
-            except LeaseLost:
+            else:
+                if held:
+                    await self._settled(job, end)
+                    return
                 break
-            except Exception as error:  # the results could not be written: rolled back with the settle
-                log.warning("results_refused", exc_info=error)
-                ending = Retry(JobError(code="internal", message=f"{type(error).__name__}: {error}"))
-                await asyncio.sleep(SETTLE_AGAIN)
         self.metrics.fenced_writes.inc()
         log.warning("lease_lost")
 
-    async def _settle_once(self, job: ClaimedJob, ending: Ending, hold: Hold) -> None:
-        jitter = random.random()  # noqa: S311 - spreads retries, guards nothing
-        end = replace(settlement(job, ending, jitter=jitter), progress=hold.progress)
-        if isinstance(ending, Done) and ending.apply is not None:
-            async with self.database.begin(job.lease.tenant_id) as tx:
-                # The fence first: if it does not hold, no result may be written.
-                if not await tx.jobs.settle(end):
-                    raise LeaseLost
+    async def _write(self, end: Settlement, ending: Ending) -> bool:
+        """The settlement, and the results in the same transaction; False when the lease is lost."""
+        if not isinstance(ending, Done) or ending.apply is None:
+            return (await self.leases.settle([end]))[0]
+        async with self.database.begin(end.lease.tenant_id) as tx:
+            # The fence first: if it does not hold, no result may be written.
+            if not await tx.jobs.settle(end):
+                return False
+            try:
                 await ending.apply(tx)
-        elif not (await self.leases.settle([end]))[0]:
-            raise LeaseLost
-        await self._settled(job, end)
+            except Unavailable:
+                raise
+            except Exception as error:
+                raise _RefusedError from error
+        return True
 
     async def _settled(self, job: ClaimedJob, end: Settlement) -> None:
         self.metrics.finished.labels(job.kind, end.outcome).inc()
@@ -140,3 +147,11 @@ def _interrupted(why: Interruption | None) -> Ending:
         return Retry(JobError(code="internal", message="the handler was cancelled from within"))
     # The row carries the request to cancel, so it ends as cancelled and not as failed.
     return Fail(CANCELLED) if why is Interruption.CANCELLED else Release()
+
+
+def _internal(error: BaseException | None) -> JobError:
+    return JobError(code="internal", message=f"{type(error).__name__}: {error}")
+
+
+class _RefusedError(Exception):
+    """The results could not be written, and the settlement was rolled back with them; the cause says why."""

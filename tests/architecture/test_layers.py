@@ -47,12 +47,10 @@ def called(node: ast.AST) -> str:
 
 
 def opens_a_connection(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "asyncpg" and any(alias.name in {"connect", "create_pool"} for alias in node.names)
     name = called(node)
-    return name.split(".")[-1] in {"create_engine", "create_async_engine", "create_pool"} or name in {
-        "asyncpg.connect",
-        "connect",
-        "psycopg.connect",
-    }
+    return name.split(".")[-1] in {"create_engine", "create_async_engine", "create_pool"} or name == "asyncpg.connect"
 
 
 def begins_on_an_engine(node: ast.AST) -> bool:
@@ -120,6 +118,7 @@ def test_the_environment_is_read_at_the_top_alone() -> None:
         (opens_a_connection, "sqlalchemy.ext.asyncio.create_async_engine(url)"),
         (opens_a_connection, "await asyncpg.connect(url)"),
         (opens_a_connection, "asyncpg.create_pool(url)"),
+        (opens_a_connection, "from asyncpg import connect"),
         (commits, "connection.commit()"),
         (commits, "await self._session.commit()"),
         (begins_on_an_engine, "self._engine.begin()"),

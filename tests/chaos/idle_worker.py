@@ -27,7 +27,7 @@ class Nothing:
 
 
 async def main() -> None:
-    set_up_logging(level="error", human=False)
+    set_up_logging(level=os.environ.get("LOG", "error"), human=False)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     handler = Nothing(float(os.environ.get("WORK_SECONDS", "0")))

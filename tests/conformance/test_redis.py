@@ -149,6 +149,12 @@ class TestRedisDoorbell(DoorbellSuite):
         assert sorted(taken + await collected(doorbell, 3 - len(taken))) == sorted(rings)
         assert await answered(doorbell, wait=NO_WAIT) == []
 
+    async def test_a_wait_is_no_longer_than_asked_for(self, doorbell: RedisDoorbell) -> None:
+        start = time.monotonic()
+        assert await answered(doorbell, wait=NO_WAIT) == []
+        assert await answered(doorbell, wait=SHORT) == []
+        assert time.monotonic() - start < 0.6
+
 
 class TestDelays:
     async def test_a_bell_that_is_delayed_while_all_wait_wakes_one_of_them(self, doorbell: RedisDoorbell) -> None:

@@ -211,6 +211,7 @@ async def test_an_attempt_that_was_told_of_its_lost_lease_does_not_even_try_to_s
     hold = a_hold(claimed)
     await bench.execution().run(claimed, hold)
     assert (await bench.rig.again(job)).state is JobState.CLAIMED
+    assert bench.count("daira_fenced_writes_total") == 0
 
 
 async def interrupted(bench: Bench, why: Interruption, *, before: Callable[[], Awaitable[Any]] | None = None) -> None:

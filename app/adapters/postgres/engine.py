@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import Self
 
 import asyncpg
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import AdaptedConnection, event
+from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
@@ -20,6 +21,7 @@ OUT_OF_REACH = (
     PoolTimeoutError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
     asyncpg.AdminShutdownError,
@@ -59,6 +61,9 @@ class Engine:
             },
         )
 
+        # A connection that the server closed while it lay in the pool is replaced, not handed out: no query asks.
+        event.listen(self._engine.sync_engine, "checkout", _refuse_closed)
+
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that leaving commits. Only `Database.begin` and the checks of the guard ask for one."""
@@ -73,9 +78,14 @@ class Engine:
                 raw = await connection.get_raw_connection()
                 driver = raw.driver_connection
                 assert driver is not None
-                # Preparing and executing are two messages: only a transaction keeps a pooler from parting them.
-                async with driver.transaction() if self._pooled else nullcontext():
-                    rows: list[asyncpg.Record] = await driver.fetch(statement, *arguments)
+                try:
+                    # Preparing and executing are two messages: only a transaction keeps a pooler from parting them.
+                    async with driver.transaction() if self._pooled else nullcontext():
+                        rows: list[asyncpg.Record] = await driver.fetch(statement, *arguments)
+                except OUT_OF_REACH:
+                    # SQLAlchemy has not seen this error, and would keep the connection.
+                    await connection.invalidate()
+                    raise
                 return rows
 
     def checked_out(self) -> int:
@@ -122,6 +132,11 @@ class reachable:  # noqa: N801 - reads as a statement: with reachable()
             raise Unavailable("the database can't be reached") from error
         if isinstance(error, OUT_OF_REACH):
             raise Unavailable("the database can't be reached") from error
+
+
+def _refuse_closed(connection: AdaptedConnection, _record: object, _proxy: object) -> None:
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
 
 
 def _refusal(error: BaseException | None) -> str | None:

@@ -1,0 +1,112 @@
+"""Postgres goes away under running workers, for a moment or for longer, and comes back: nothing is lost or done twice.
+
+Run: ./daira test -m slow tests/chaos/test_outages.py -n0
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from app.adapters.embedded.server import EmbeddedPostgres
+from app.adapters.postgres.doorbell import PostgresDoorbell
+from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.migrations import migrate
+from app.adapters.postgres.roles import APP, OWNER, make_roles
+from tests.chaos.fleet import Fleet, fleet, ring_all
+from tests.support.databases import Cloned
+from tests.support.folders import open_folder
+from tests.support.service import using, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+BACK = 5
+"""Seconds after the server's return within which new work has started."""
+
+
+class OwnServer:
+    """A durable server of this test alone, to be killed."""
+
+    def __init__(self, home: EmbeddedPostgres) -> None:
+        self._server = home
+        self.cloned = Cloned(admin_url=self._url("postgres"), owner_url=self._url(OWNER), app_url=self._url(APP))
+
+    async def prepare(self) -> None:
+        await make_roles(self._server.url(), owner_url=self.cloned.owner_url, app_url=self.cloned.app_url)
+        await migrate(self.cloned.owner_url)
+
+    async def kill(self) -> None:
+        async with administer(self.cloned.admin_url) as admin:
+            file = await admin.fetchval("select pg_read_file('postmaster.pid')")
+        os.kill(int(file.split()[0]), signal.SIGKILL)
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._server.start)
+
+    def _url(self, user: str) -> str:
+        return self._server.url(user=user, database="daira")
+
+
+@asynccontextmanager
+async def own_server() -> AsyncIterator[OwnServer]:
+    with open_folder() as folder:
+        postgres = EmbeddedPostgres(folder / "pg", grace=timedelta(seconds=0))
+        await asyncio.to_thread(postgres.start)
+        server = OwnServer(postgres)
+        await server.prepare()
+        try:
+            yield server
+        finally:
+            postgres.close()
+            wait_until(lambda: not using(folder), seconds=30)
+
+
+@pytest.mark.parametrize("away", [0, 20], ids=["a moment", "20 seconds"])
+async def test_jobs_survive_a_crash_of_the_database_and_new_work_starts_soon_after(away: int) -> None:
+    async with own_server() as server:
+        engine = Engine(server.cloned.app_url, pool_size=2, name="test")
+        doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=server.cloned.app_url, dropped=lambda _: None)
+        settings = {"WORK_SECONDS": "0.1", "DAIRA_LEASE_SECONDS": "10"}
+        async with fleet(server.cloned, queue_url="", workers=2, **settings) as run:
+            await ring_all(doorbell, await run.enqueue(2_000, tenants=20))
+            while await run.done() < 500:
+                await asyncio.sleep(0.05)
+            await server.kill()
+            await asyncio.sleep(away)
+            await server.start()
+            back = time.monotonic()
+            before = await run.done()
+            while await run.done() <= before:
+                assert time.monotonic() < back + BACK, "no job has ended since the server is back"
+                await asyncio.sleep(0.05)
+            print(f"\nwork went on {time.monotonic() - back:.1f} s after the server was back")  # noqa: T201
+            await run.until_done(2_000, seconds=120)
+            assert [worker.poll() for worker in run.workers] == [None, None]
+            await run.verify(2_000)
+        await doorbell.close()
+        await engine.close()
+
+
+async def test_a_listener_that_is_cut_off_hears_again_within_five_seconds() -> None:
+    async with own_server() as server:
+        engine = Engine(server.cloned.app_url, pool_size=2, name="test")
+        doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=server.cloned.app_url, dropped=lambda _: None)
+        (ring,) = await Fleet(cloned=server.cloned, workers=[]).enqueue(1, tenants=1)
+        waiting = asyncio.create_task(doorbell.answer(limit=1, wait=timedelta(seconds=30)))
+        async with administer(server.cloned.admin_url) as admin:
+            terminate = "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+            async with asyncio.timeout(10):
+                while not await admin.fetchval(f"{terminate} where application_name = 'daira-listen'"):
+                    await asyncio.sleep(0.05)
+        started = time.monotonic()
+        await doorbell.ring([ring])
+        (delivery,) = await waiting
+        assert delivery.ring == ring
+        assert time.monotonic() - started < BACK
+        await doorbell.close()
+        await engine.close()
