@@ -41,6 +41,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url="/docs" if serves else None,
         redoc_url=None,
     )
+    app.state.debug = settings.debug
     app.include_router(health.router)
     if serves:
         app.include_router(documents.router)

@@ -1,6 +1,7 @@
 """Errors as RFC 9457 problems. The one table that knows both our errors and HTTP's statuses."""
 
 import math
+import traceback
 from collections.abc import Mapping, Sequence
 
 import structlog
@@ -139,6 +140,8 @@ async def _left(_request: Request, _error: Exception) -> Response:
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     log.error("request_failed", path=request.url.path, exc_info=error)
     detail = "something failed here that should not; quote the request_id when you report it"
+    if request.app.state.debug:
+        detail = "".join(traceback.format_exception(error))
     # Starlette answers this one outside of all middleware, so what `Requests` adds to every answer is missing.
     headers = {"X-Request-ID": request.state.request_id, "X-Content-Type-Options": "nosniff"}
     return problem(request, status=500, code="internal", detail=detail, headers=headers)

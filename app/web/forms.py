@@ -33,7 +33,7 @@ class Form:
                 continue
             if event.name in self.fields:
                 raise Invalid(f"the field {event.name!r} was sent twice", pointer=f"/{event.name}")
-            if event.filename is not None or event.name == "file":
+            if event.name == "file":
                 self.filename = event.filename or ""
                 yield _until_end(events)
             else:

@@ -65,16 +65,14 @@ class Heart:
 
     async def _tick(self, leases: Leases) -> None:
         now = monotonic()
-        holds = dict(self._holds)
-        for hold in holds.values():
-            if hold.is_over(now=now):
-                hold.interrupt(Interruption.LEASE_LOST)
+        holds = {lease: hold for lease, hold in dict(self._holds).items() if not _is_over(hold, now=now)}
         pulses = [pulse for hold in holds.values() if (pulse := hold.pulse(now=now))]
         if not pulses:
             return
         try:
-            # Never longer than a sixth of the lease: the deadlines are looked at between beats.
-            async with asyncio.timeout(self._length.total_seconds() / 6):
+            # Never past a deadline: they are looked at between beats.
+            nearest = min(hold.left(now=now) for hold in holds.values())
+            async with asyncio.timeout(min(nearest, self._length.total_seconds() / 6)):
                 beats = await leases.beat(pulses, lease=self._length)
         except (Unavailable, TimeoutError) as error:
             log.warning("beat_failed", leases=len(pulses), reason=str(error) or "timed out")
@@ -83,6 +81,14 @@ class Heart:
             log.exception("beat_failed", leases=len(pulses))
             return
         _answer(beats, holds=holds, pulses={pulse.lease: pulse for pulse in pulses}, sent_at=now)
+
+
+def _is_over(hold: JobHold, *, now: float) -> bool:
+    """Past its local deadline: somebody else may claim the job from now on."""
+    over = hold.left(now=now) <= 0
+    if over:
+        hold.interrupt(Interruption.LEASE_LOST)
+    return over
 
 
 def _answer(beats: list[Beat], *, holds: dict[Lease, JobHold], pulses: dict[Lease, Pulse], sent_at: float) -> None:

@@ -64,8 +64,9 @@ class JobHold:
         self._renewed_at = sent_at
         self._told = pulse.progress or self._told
 
-    def is_over(self, *, now: float) -> bool:
-        return now - self._renewed_at >= self._length
+    def left(self, *, now: float) -> float:
+        """Seconds until the local deadline; negative when it has passed."""
+        return self._renewed_at + self._length - now
 
 
 def monotonic() -> float:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from app.domain import errors as domain
-from app.domain.errors import DairaError, DocumentFault, LeaseLost
+from app.domain.errors import DairaError, DocumentFault
 from app.web.errors import OF_THE_FRAMEWORK, STATUS, TITLES
 
-OF_THE_WORKER: set[type[DairaError]] = {LeaseLost, DocumentFault}
+OF_THE_WORKER: set[type[DairaError]] = {DocumentFault}
 """Never raised in a request: there they are as unforeseen as any other exception, and answered like one."""
 
 

@@ -229,6 +229,8 @@ class TestSqsDoorbell(DoorbellSuite):
                 assert await waiter == []
             # The poll that nobody waits for any more is still on, and hears them.
             await doorbell.ring(rings)
+            async with asyncio.timeout(DEADLINE):
+                await asyncio.wait(doorbell._background)
             assert sorted(await collected(other, 3)) == sorted(rings)
 
     async def test_closing_waits_for_the_last_poll_and_gives_its_bells_back(
@@ -450,11 +452,11 @@ async def test_bells_in_hand_are_answered_when_asking_for_more_fails(scripted: S
 @pytest.mark.parametrize(
     ("code", "says"),
     [
-        ("AccessDenied", "allow sqs:SendMessageBatch"),
+        ("AccessDenied", "allow sqs:SendMessage on it"),
         ("AWS.SimpleQueueService.NonExistentQueue", "it does not exist; create it, or allow sqs:CreateQueue"),
         ("InvalidClientTokenId", "the AWS credentials are wrong or have expired"),
         ("ThrottlingException", "fewer requests"),
-        ("KmsDisabled", "SendMessageBatch was refused (KmsDisabled)"),
+        ("KmsDisabled", "SendMessage was refused (KmsDisabled)"),
     ],
 )
 async def test_a_refusal_says_what_to_do_and_nothing_that_was_sent(scripted: Scripted, code: str, says: str) -> None:

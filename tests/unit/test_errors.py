@@ -14,7 +14,6 @@ from app.domain.errors import (
     DocumentFault,
     Forbidden,
     Invalid,
-    LeaseLost,
     NotFound,
     NotReady,
     TooLarge,
@@ -40,7 +39,7 @@ KNOWN: list[tuple[DairaError, int, str]] = [
     (Unavailable("a"), 503, "unavailable"),
 ]
 
-UNFORESEEN = [RuntimeError("secret"), LeaseLost("secret"), DocumentFault("encrypted", "secret"), DairaError("secret")]
+UNFORESEEN = [RuntimeError("secret"), DocumentFault("encrypted", "secret"), DairaError("secret")]
 
 
 def raising(web: Served, error: Exception) -> None:

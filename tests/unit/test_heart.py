@@ -99,11 +99,11 @@ def test_a_pulse_is_due_at_a_third_of_the_lease_and_not_before() -> None:
 def test_the_local_deadline_counts_from_when_the_last_accepted_beat_was_sent() -> None:
     async def check() -> None:
         hold = JobHold(a_lease(), claimed_at=100.0, length=timedelta(seconds=60))
-        assert not hold.is_over(now=159.9)
-        assert hold.is_over(now=160.0)
+        assert hold.left(now=159.9) > 0
+        assert hold.left(now=160.0) <= 0
         hold.renewed(Pulse(lease=hold.lease), sent_at=130.0)
-        assert not hold.is_over(now=189.9)
-        assert hold.is_over(now=190.0)
+        assert hold.left(now=189.9) > 0
+        assert hold.left(now=190.0) <= 0
 
     asyncio.run(check())
 

@@ -21,7 +21,7 @@ from app.domain.errors import Unavailable
 MISSING = frozenset({"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"})
 """The same error in the older and in the newer protocol of SQS."""
 
-FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "KMS.AccessDeniedException", "KmsAccessDenied"})
+FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException"})
 STRANGERS = frozenset(
     {
         "ExpiredToken",
@@ -74,12 +74,14 @@ class reachable:  # noqa: N801 - reads as a statement: with reachable(...)
 
 def _refusal(error: ClientError) -> str:
     """By the error's code alone: its text may quote what was sent."""
-    code, operation = _code(error), error.operation_name
+    # Rights have the name of the single operation: there is no sqs:SendMessageBatch.
+    code, operation = _code(error), error.operation_name.removesuffix("Batch")
     if code in MISSING:
         return "it does not exist; create it, or allow sqs:CreateQueue"
+    if code in FORBIDDEN and operation == "CreateQueue":
+        return "it does not exist, and these credentials may not create it; create it, or allow sqs:CreateQueue"
     if code in FORBIDDEN:
-        missing = "it may not exist and " if operation == "CreateQueue" else ""
-        return f"{missing}these credentials may not {operation}; create it, or allow sqs:{operation} on it"
+        return f"these credentials may not use it so; allow sqs:{operation} on it"
     if code in STRANGERS:
         return f"the AWS credentials are wrong or have expired ({code})"
     if code in THROTTLED:
