@@ -1,0 +1,127 @@
+"""Adapters by the settings that choose them: the only place that knows a URL's scheme and the class behind it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from app.adapters.filesystem.blobs import FileBlobs
+from app.adapters.memory.blobs import MemoryBlobs
+from app.adapters.memory.database import MemoryDatabase
+from app.adapters.memory.doorbell import MemoryDoorbell
+from app.adapters.memory.leases import MemoryLeases
+from app.adapters.memory.store import MemoryStore
+from app.adapters.memory.sweeps import MemorySweeps
+from app.adapters.ocr.null import NullRecognizer
+from app.adapters.ocr.recognizer import ProcessRecognizer
+from app.adapters.postgres.database import PostgresDatabase
+from app.adapters.postgres.doorbell import PostgresDoorbell
+from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.leases import PostgresLeases
+from app.adapters.postgres.sweeps import PostgresSweeps
+from app.domain.lanes import Lane
+from app.ports.blobs import Blobs
+from app.ports.database import Database
+from app.ports.doorbell import Doorbell
+from app.ports.leases import Leases
+from app.ports.ocr import Recognizer
+from app.ports.sweeps import Sweeps
+from app.settings import Role, Settings
+from app.telemetry import Metrics
+from app.worker.heart import OpenLeases, shared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """One way of keeping state, seen through its ports."""
+
+    database: Database
+    leases: Leases
+    sweeps: Sweeps
+    open_leases: OpenLeases
+    ping: Callable[[], Awaitable[object]]
+
+
+async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
+    if settings.memory_store:
+        memory = MemoryStore()
+        leases = MemoryLeases(memory)
+
+        async def nothing_to_reach() -> None: ...
+
+        return Store(
+            database=MemoryDatabase(memory),
+            leases=leases,
+            sweeps=MemorySweeps(memory),
+            open_leases=lambda: shared(leases),
+            ping=nothing_to_reach,
+        )
+    url = settings.database_url.get_secret_value()
+    # Handlers that hold a connection for their results can't keep a claim or a settle waiting.
+    tenants = _engine(settings, stack, pool_size=settings.pool_size, name=settings.role)
+    claims = _engine(settings, stack, pool_size=4, name="claims")
+
+    @asynccontextmanager
+    async def own_leases() -> AsyncIterator[Leases]:
+        engine = Engine(url, pool_size=1, name="heart", pooled=settings.pooled)
+        try:
+            yield PostgresLeases(engine)
+        finally:
+            await engine.close()
+
+    return Store(
+        database=PostgresDatabase(tenants),
+        leases=PostgresLeases(claims),
+        sweeps=PostgresSweeps(claims),
+        open_leases=own_leases,
+        ping=lambda: tenants.call("select 1"),
+    )
+
+
+def open_doorbells(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> dict[Lane, Doorbell]:
+    dropped = metrics.doorbells.labels("dropped").inc
+    if settings.memory_queue:
+        return {lane: MemoryDoorbell() for lane in Lane}
+    own = settings.queue_url.get_secret_value()
+    url = own or settings.database_url.get_secret_value()
+    pooled = settings.pooled and not own
+    engine = Engine(url, pool_size=len(Lane) + 2, name="doorbells", pooled=pooled)
+    stack.push_async_callback(engine.close)
+    listen_url = settings.listen_url.get_secret_value() if pooled else url
+    doorbells: dict[Lane, Doorbell] = {}
+    for lane in Lane:
+        doorbell = PostgresDoorbell(engine, lane=lane, listen_url=listen_url, dropped=dropped)
+        stack.push_async_callback(doorbell.close)
+        doorbells[lane] = doorbell
+    return doorbells
+
+
+def open_blobs(settings: Settings) -> Blobs:
+    if settings.memory_blobs:
+        return MemoryBlobs()
+    if not settings.blob_url:
+        return FileBlobs(settings.data_dir / "blobs")
+    return FileBlobs(Path(unquote(urlsplit(settings.blob_url).path)))
+
+
+async def open_recognizer(settings: Settings, stack: AsyncExitStack) -> Recognizer:
+    if settings.ocr == "null":
+        return NullRecognizer()
+    recognizer = ProcessRecognizer(
+        children=settings.lanes.get(Lane.OCR, 1),
+        memory_bytes=settings.ocr_memory_bytes,
+        page_timeout=settings.ocr_page_timeout,
+        max_pages=settings.max_pages,
+        tessdata=settings.tessdata,
+    )
+    if settings.role is not Role.WEB:
+        stack.push_async_callback(recognizer.close)
+        await recognizer.start()
+    return recognizer
+
+
+def _engine(settings: Settings, stack: AsyncExitStack, *, pool_size: int, name: str) -> Engine:
+    engine = Engine(settings.database_url.get_secret_value(), pool_size=pool_size, name=name, pooled=settings.pooled)
+    stack.push_async_callback(engine.close)
+    return engine
