@@ -118,7 +118,8 @@ create unique index jobs_dedup on daira.jobs (tenant_id, kind, dedup_key)
     where dedup_key is not null and state in ('queued', 'claimed');
 -- The second condition keeps a claim by id from being proven against this index, which would walk the tenant's queue.
 create index jobs_ring on daira.jobs (tenant_id, ring_after) where state = 'queued' and ring_after is not null;
-create index jobs_claimed on daira.jobs (tenant_id) where state = 'claimed' and kind is not null;
+-- Claimed jobs across tenants, and whether a tenant has any live job: the one probe that most tenants get in a full pass.
+create index jobs_live on daira.jobs (state, tenant_id) where state in ('queued', 'claimed') and kind is not null;
 create index jobs_of_document on daira.jobs (tenant_id, document_id);
 
 create table daira.job_attempts (

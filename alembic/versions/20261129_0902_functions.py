@@ -190,7 +190,9 @@ begin
     for v_tenant in select distinct u.t from unnest(p_tenants) as u(t) where u.t <> '' order by 1
     loop
         perform set_config('app.tenant_id', v_tenant, true);
-        -- Most tenants have nothing: two probes cost a tenth of starting the statements below.
+        -- Most tenants have nothing, and one probe tells: a tenth of what starting the statements below costs.
+        perform from daira.jobs x where x.state in ('queued', 'claimed') and x.kind is not null limit 1;
+        continue when not found;
         select exists (select from daira.jobs x where x.tenant_id = v_tenant and x.state = 'claimed'
                           and x.kind is not null and x.lease_until < v_now),
                exists (select from daira.jobs x where x.tenant_id = v_tenant and x.state = 'queued'

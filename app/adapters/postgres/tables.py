@@ -149,7 +149,12 @@ jobs = Table(
         postgresql_where=text("dedup_key is not null and state in ('queued', 'claimed')"),
     ),
     Index("jobs_ring", "tenant_id", "ring_after", postgresql_where=text("state = 'queued' and ring_after is not null")),
-    Index("jobs_claimed", "tenant_id", postgresql_where=text("state = 'claimed' and kind is not null")),
+    Index(
+        "jobs_live",
+        "state",
+        "tenant_id",
+        postgresql_where=text("state in ('queued', 'claimed') and kind is not null"),
+    ),
     Index("jobs_of_document", "tenant_id", "document_id"),
 )
 
