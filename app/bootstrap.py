@@ -49,7 +49,7 @@ async def open_runtime(
     """Everything that the role needs; leaving closes it in the opposite order. `handlers` stand in for Daira's own."""
     async with AsyncExitStack() as stack:
         store = await open_store(settings, stack)
-        doorbells = open_doorbells(settings, stack, metrics)
+        doorbells = await open_doorbells(settings, stack, metrics)
         blobs = open_blobs(settings)
         recognizer = await open_recognizer(settings, stack)
         ringing = Ringing(doorbells, metrics)

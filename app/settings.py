@@ -1,6 +1,7 @@
 """Every setting, read once at the top. An unknown DAIRA_ variable is an error: it is a typing mistake."""
 
 import os
+import re
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +16,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from app.domain.lanes import Lane
 
 PREFIX = "DAIRA_"
+REDIS = frozenset({"redis", "rediss", "unix"})
+QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,70}")
 POSTGRES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
 OF_THE_CLIENT = frozenset({"DAIRA_URL", "DAIRA_API_KEY"})
 """Read by `daira upload`, from the environment of whoever calls a service that runs elsewhere."""
@@ -65,8 +68,12 @@ class Settings(BaseSettings):
         " (PgBouncer). Empty: DATABASE_URL is direct.",
     )
     queue_url: SecretStr = Field(
-        SecretStr(""), description="`postgres://…` or `memory://`. Empty: the main database is the queue too."
+        SecretStr(""),
+        description="`postgres://…`, `redis://…`, `sqs://name` (a queue name-<lane> for each lane) or `memory://`."
+        " Empty: the main database is the queue too.",
     )
+    aws_endpoint_url: str | None = Field(None, description="Another server than Amazon's, for tests and look-alikes.")
+    aws_region: str | None = Field(None, description="Default: as the AWS libraries find it.")
     blob_url: str = Field(
         "", description="`file:///path` or `memory://`. Empty: a folder of DATA_DIR.", examples=["file:///srv/daira"]
     )
@@ -138,7 +145,12 @@ class Settings(BaseSettings):
     @field_validator("queue_url")
     @classmethod
     def _check_queue_scheme(cls, value: SecretStr) -> SecretStr:
-        _check_scheme(value.get_secret_value(), POSTGRES | {"memory"})
+        url = value.get_secret_value()
+        _check_scheme(url, POSTGRES | REDIS | {"sqs", "memory"})
+        if url.startswith("sqs:") and not QUEUE_NAME.fullmatch(url.removeprefix("sqs://")):
+            raise ValueError(
+                "an SQS queue is sqs://name, with up to 70 letters, digits, - and _; no account, no region"
+            )
         return value
 
     @field_validator("blob_url")

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from app.adapters.filesystem.blobs import FileBlobs
@@ -20,6 +21,8 @@ from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine
 from app.adapters.postgres.leases import PostgresLeases
 from app.adapters.postgres.sweeps import PostgresSweeps
+from app.adapters.redis.doorbell import RedisDoorbell
+from app.adapters.sqs.doorbell import SqsDoorbell
 from app.domain.lanes import Lane
 from app.ports.blobs import Blobs
 from app.ports.database import Database
@@ -79,22 +82,59 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
     )
 
 
-def open_doorbells(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> dict[Lane, Doorbell]:
+async def open_doorbells(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> dict[Lane, Doorbell]:
+    """A queue for each lane, all on one server."""
     dropped = metrics.doorbells.labels("dropped").inc
-    if settings.memory_queue:
-        return {lane: MemoryDoorbell() for lane in Lane}
+    url = settings.queue_url.get_secret_value()
+    match urlsplit(url).scheme:
+        case "memory":
+            return {lane: MemoryDoorbell() for lane in Lane}
+        case "redis" | "rediss" | "unix":
+            return {lane: _closing(RedisDoorbell(url, lane=lane, dropped=dropped), stack) for lane in Lane}
+        case "sqs":
+            return {lane: await _open_sqs(settings, stack, lane=lane, dropped=dropped) for lane in Lane}
+        case _:
+            engine, listen_url = _queue_engine(settings, stack)
+            return {
+                lane: _closing(PostgresDoorbell(engine, lane=lane, listen_url=listen_url, dropped=dropped), stack)
+                for lane in Lane
+            }
+
+
+def _queue_engine(settings: Settings, stack: AsyncExitStack) -> tuple[Engine, str]:
+    """The main database's, unless the queue has one of its own; and where to listen."""
     own = settings.queue_url.get_secret_value()
     url = own or settings.database_url.get_secret_value()
     pooled = settings.pooled and not own
     engine = Engine(url, pool_size=len(Lane) + 2, name="doorbells", pooled=pooled)
     stack.push_async_callback(engine.close)
-    listen_url = settings.listen_url.get_secret_value() if pooled else url
-    doorbells: dict[Lane, Doorbell] = {}
-    for lane in Lane:
-        doorbell = PostgresDoorbell(engine, lane=lane, listen_url=listen_url, dropped=dropped)
-        stack.push_async_callback(doorbell.close)
-        doorbells[lane] = doorbell
-    return doorbells
+    return engine, settings.listen_url.get_secret_value() if pooled else url
+
+
+async def _open_sqs(
+    settings: Settings, stack: AsyncExitStack, *, lane: Lane, dropped: Callable[[int], object]
+) -> SqsDoorbell:
+    prefix = urlsplit(settings.queue_url.get_secret_value()).netloc
+    doorbell = SqsDoorbell(
+        queue=f"{prefix}-{lane}",
+        endpoint_url=settings.aws_endpoint_url,
+        region=settings.aws_region,
+        dropped=dropped,
+    )
+    await doorbell.open()
+    return _closing(doorbell, stack)
+
+
+class _Closes(Protocol):
+    async def close(self) -> None: ...
+
+
+Closing = TypeVar("Closing", bound=_Closes)
+
+
+def _closing(part: Closing, stack: AsyncExitStack) -> Closing:
+    stack.push_async_callback(part.close)
+    return part
 
 
 def open_blobs(settings: Settings) -> Blobs:

@@ -4,8 +4,6 @@ Run: ./daira test -m slow tests/chaos/test_outages.py -n0
 """
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,10 +14,8 @@ import pytest
 from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine, administer
-from app.adapters.postgres.migrations import migrate
-from app.adapters.postgres.roles import APP, OWNER, make_roles
 from tests.chaos.fleet import Fleet, fleet, ring_all
-from tests.support.databases import Cloned
+from tests.chaos.servers import OwnServer
 from tests.support.folders import open_folder
 from tests.support.service import using, wait_until
 
@@ -29,35 +25,12 @@ BACK = 5
 """Seconds after the server's return within which new work has started."""
 
 
-class OwnServer:
-    """A durable server of this test alone, to be killed."""
-
-    def __init__(self, home: EmbeddedPostgres) -> None:
-        self._server = home
-        self.cloned = Cloned(admin_url=self._url("postgres"), owner_url=self._url(OWNER), app_url=self._url(APP))
-
-    async def prepare(self) -> None:
-        await make_roles(self._server.url(), owner_url=self.cloned.owner_url, app_url=self.cloned.app_url)
-        await migrate(self.cloned.owner_url)
-
-    async def kill(self) -> None:
-        async with administer(self.cloned.admin_url) as admin:
-            file = await admin.fetchval("select pg_read_file('postmaster.pid')")
-        os.kill(int(file.split()[0]), signal.SIGKILL)
-
-    async def start(self) -> None:
-        await asyncio.to_thread(self._server.start)
-
-    def _url(self, user: str) -> str:
-        return self._server.url(user=user, database="daira")
-
-
 @asynccontextmanager
 async def own_server() -> AsyncIterator[OwnServer]:
     with open_folder() as folder:
         postgres = EmbeddedPostgres(folder / "pg", grace=timedelta(seconds=0))
-        await asyncio.to_thread(postgres.start)
         server = OwnServer(postgres)
+        await server.start()
         await server.prepare()
         try:
             yield server

@@ -153,7 +153,7 @@ class TestRedisDoorbell(DoorbellSuite):
         start = time.monotonic()
         assert await answered(doorbell, wait=NO_WAIT) == []
         assert await answered(doorbell, wait=SHORT) == []
-        assert time.monotonic() - start < 0.6
+        assert time.monotonic() - start < 0.9
 
 
 class TestDelays:
@@ -169,7 +169,7 @@ class TestDelays:
         start = time.monotonic()
         await doorbell.ring(rings, delay=timedelta(seconds=0.3))
         assert await answered(doorbell) == rings
-        assert 0.25 <= time.monotonic() - start <= 0.6
+        assert 0.25 <= time.monotonic() - start <= 0.9
 
     async def test_a_job_delayed_twice_has_one_bell(self, doorbell: RedisDoorbell) -> None:
         rings = new_rings()
@@ -180,9 +180,9 @@ class TestDelays:
         assert await drained(doorbell) == []
 
     async def test_more_bells_come_due_at_once_than_a_script_can_move(self, doorbell: RedisDoorbell) -> None:
-        rings = new_rings(2500)
+        rings = new_rings(9000)
         await doorbell.ring(rings, delay=timedelta(milliseconds=1))
-        assert sorted(await collected(doorbell, 2500, limit=700)) == sorted(rings)
+        assert sorted(await collected(doorbell, 9000, limit=2000)) == sorted(rings)
 
     async def test_a_time_that_never_comes_holds_up_nobody(
         self, doorbell: RedisDoorbell, lane: Lane, admin: Redis
@@ -256,7 +256,7 @@ class TestSharedQueue:
             start = time.monotonic()
             await stopped.stop_answering()
             assert await waiter == []
-            assert time.monotonic() - start < 0.2
+            assert time.monotonic() - start < 0.5
             # The server still holds its pop, and serves it first.
             await doorbell.ring(rings)
             assert await collected(doorbell, 3) == rings
@@ -368,7 +368,7 @@ class TestServerInTrouble:
     async def test_a_server_that_says_nothing_is_noticed(
         self, server: Valkey, lane: Lane, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connection, "ANSWER_TIMEOUT", 0.3)
+        monkeypatch.setattr(connection, "ANSWER_TIMEOUT", 0.5)
         monkeypatch.setattr(adapter, "BLOCK", 0.3)
         async with lane.doorbell() as doorbell:
             waiter = await waiting(doorbell)
@@ -383,7 +383,7 @@ class TestServerInTrouble:
             assert rings[0] in await collected(doorbell, 1)
 
     async def test_a_wait_is_no_silence(self, lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connection, "ANSWER_TIMEOUT", 0.3)
+        monkeypatch.setattr(connection, "ANSWER_TIMEOUT", 0.8)
         async with lane.doorbell() as doorbell:
             assert await answered(doorbell, wait=timedelta(seconds=1.5)) == []
 
@@ -494,12 +494,16 @@ class TestAddress:
         assert "s3cret" not in str(refusal.value)
         assert refusal.value.__suppress_context__
 
-    async def test_a_query_in_the_url_cannot_take_the_timeouts_away(self, server: Valkey, lane: Lane) -> None:
+    async def test_a_query_in_the_url_changes_neither_timeouts_nor_parsing(
+        self, server: Valkey, lane: Lane, admin: Redis
+    ) -> None:
         async with lane.doorbell(f"{server.url}?socket_timeout=0.1&decode_responses=yes") as doorbell:
             assert await answered(doorbell, wait=timedelta(seconds=0.5)) == []
+            await admin.rpush(lane.bells, HOSTILE["not text"])
             rings = new_rings()
             await doorbell.ring(rings)
             assert await collected(doorbell, 1) == rings
+        assert lane.dropped == [1]
 
 
 class TestClose:
@@ -514,7 +518,7 @@ class TestClose:
     async def test_closing_under_a_waiter_ends_the_wait_and_keeps_its_bell(
         self, lane: Lane, doorbell: RedisDoorbell, admin: Redis
     ) -> None:
-        for steps in range(6):
+        for steps in [*range(6)] * 12:
             async with lane.doorbell() as closed:
                 waiter, rings = asyncio.create_task(answered(closed)), new_rings()
                 await blocked(admin)

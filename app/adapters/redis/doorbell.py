@@ -119,17 +119,20 @@ class RedisDoorbell:
         behind, and its bells go back.
         """
         look = asyncio.create_task(self._pop(limit=limit, seconds=seconds))
-        self._keep(look)
         ends: set[asyncio.Future[Any]] = {look, self._stopped}
+        # Until its result is in these hands, or somebody else's: closing waits for that.
+        self._running.add(look)
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if not self._stopped.done():
+                return look.result()
+            self._leave_behind(look)
+            return []
         except asyncio.CancelledError:
             self._leave_behind(look)
             raise
-        if self._stopped.done():
-            self._leave_behind(look)
-            return []
-        return look.result()
+        finally:
+            self._running.discard(look)
 
     async def _pop(self, *, limit: int, seconds: float) -> list[bytes]:
         with reachable():
@@ -142,7 +145,9 @@ class RedisDoorbell:
             return cast("list[bytes]", popped[1]) if popped else []
 
     def _leave_behind(self, look: asyncio.Task[list[bytes]]) -> None:
-        self._keep(asyncio.create_task(self._give_back(look)))
+        back = asyncio.create_task(self._give_back(look))
+        self._running.add(back)
+        back.add_done_callback(self._running.discard)
 
     async def _give_back(self, look: asyncio.Task[list[bytes]]) -> None:
         """To the front, where they were. If the server is away they are lost, and rung again by the sweeper."""
@@ -150,11 +155,6 @@ class RedisDoorbell:
             if messages := await look:
                 with reachable():
                     await self._commands.lpush(self._bells, *reversed(messages))
-
-    def _keep(self, task: asyncio.Task[Any]) -> None:
-        """The loop itself keeps no strong reference to a task."""
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
 
     def _read(self, messages: list[bytes]) -> list[Delivery]:
         deliveries: list[Delivery] = []
