@@ -19,6 +19,9 @@ log = structlog.get_logger()
 PATIENCE = timedelta(milliseconds=500)
 """What a request waits for the queue at most."""
 
+AT_ONCE = 500
+"""Rings that share this time: a sweep has thousands."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ringing:
@@ -32,7 +35,8 @@ class Ringing:
             if kind in LANE_OF_KIND:
                 by_lane[LANE_OF_KIND[kind]].append(ring)
         for lane, rings in by_lane.items():
-            await self._ring(lane, rings, delay=delay)
+            for start in range(0, len(rings), AT_ONCE):
+                await self._ring(lane, rings[start : start + AT_ONCE], delay=delay)
 
     async def _ring(self, lane: Lane, rings: list[Ring], *, delay: timedelta) -> None:
         try:

@@ -6,8 +6,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from app.adapters.postgres.engine import administer
@@ -52,6 +52,22 @@ class Fleet:
             while await self.done() < count:
                 await asyncio.sleep(0.05)
         return time.monotonic() - started
+
+    async def forget(self) -> None:
+        """As if no job had ever been."""
+        async with administer(self.cloned.admin_url) as admin:
+            await admin.execute("delete from daira.jobs")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The workers stand still, as a whole: their leases and connections stay."""
+        for worker in self.workers:
+            worker.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for worker in self.workers:
+                worker.send_signal(signal.SIGCONT)
 
     async def verify(self, count: int) -> None:
         """Every job is done, by one attempt that succeeded; none failed, none was lost, none applied twice."""
