@@ -67,6 +67,8 @@ class Consumer:
                 await self._turn()
             except Unavailable as error:
                 log.warning("consumer_waits", lane=self.lane, reason=str(error))
+                # What was rung meanwhile is likely lost: no waiting for it when the queue is back.
+                self._patience = timedelta()
                 await asyncio.sleep(BACK_OFF.total_seconds())
             except Exception:  # a consumer that dies is a lane that stands still
                 log.exception("consumer_failed", lane=self.lane)
@@ -131,4 +133,5 @@ class Consumer:
     async def _idle(self) -> None:
         """The queue answers empty: look whether bells were lost, sooner than the sweep would."""
         rung = await self._early_pass(early=self._kinds)
-        self._patience = SHORTEST_PATIENCE if rung else min(self._patience * 2, self._longest_patience)
+        longer = min(self._patience * 2, self._longest_patience)
+        self._patience = SHORTEST_PATIENCE if rung else max(longer, SHORTEST_PATIENCE)

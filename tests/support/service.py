@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
+from tests.support.databases import Cloned
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,6 +77,27 @@ def up(data_dir: Path, **settings: str) -> Iterator[Service]:
             process.wait(timeout=60)
         # The server follows its last user; it must be gone before its folder is.
         wait_until(lambda: not using(data_dir), seconds=30)
+
+
+@contextmanager
+def serving(cloned: Cloned, folder: Path, **settings: str) -> Iterator[Service]:
+    """`daira serve` in one process on a database of the test's, with a tenant and its key."""
+    ours = {"DAIRA_DATABASE_URL": cloned.app_url, "DAIRA_BLOB_URL": (folder / "blobs").as_uri(), **settings}
+    assert run("tenant", "create", "acme", cwd=folder, **ours).returncode == 0
+    api_key = run("key", "create", "acme", cwd=folder, **ours).stdout.strip()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        command("serve"), cwd=folder, env=environment(DAIRA_PORT=str(port), DAIRA_LOG_LEVEL="error", **ours)
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: process.poll() is not None or _answers(url), seconds=60)
+        yield Service(process=process, data_dir=folder, url=url, api_key=api_key, database_url=cloned.app_url)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
 
 
 def _ready(process: subprocess.Popen[bytes], data_dir: Path) -> Service:
