@@ -57,6 +57,7 @@ class Consumer:
         self._metrics = metrics
         self._patience = SHORTEST_PATIENCE
         self._running: set[asyncio.Task[None]] = set()
+        self._acknowledging: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
@@ -84,8 +85,8 @@ class Consumer:
 
     async def drain(self, *, at_most: timedelta | None = None) -> None:
         """Let what runs come to its end."""
-        if self._running:
-            await asyncio.wait(self._running, timeout=None if at_most is None else at_most.total_seconds())
+        if unfinished := self._running | self._acknowledging:
+            await asyncio.wait(unfinished, timeout=None if at_most is None else at_most.total_seconds())
 
     async def _turn(self) -> None:
         free = await self._free_slots()
@@ -112,16 +113,21 @@ class Consumer:
         jobs = await self._execution.claim([delivery.ring for delivery in deliveries], kinds=self._kinds)
         for job in jobs:
             self._start(job, claimed_at=sent_at)
-        # Whatever the claim has said, it has answered: the receipt never lives as long as the handler.
-        await self._doorbell.acknowledge(deliveries)
+        # Whatever the claim has said, it has answered: the receipt never lives as long as the handler. The next bells
+        # need not wait for it.
+        _keep(asyncio.create_task(self._acknowledge(deliveries)), self._acknowledging)
         if jobs:
             self._patience = SHORTEST_PATIENCE
 
     def _start(self, job: ClaimedJob, *, claimed_at: float) -> None:
         task = asyncio.create_task(self._attempt(job, claimed_at=claimed_at), name=f"{job.kind} {job.lease.job_id}")
-        # The loop itself keeps no strong reference to a task.
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        _keep(task, self._running)
+
+    async def _acknowledge(self, deliveries: list[Delivery]) -> None:
+        try:
+            await self._doorbell.acknowledge(deliveries)
+        except Unavailable as error:  # they come again, and the claim tells
+            log.warning("acknowledge_failed", lane=self.lane, count=len(deliveries), reason=str(error))
 
     async def _attempt(self, job: ClaimedJob, *, claimed_at: float) -> None:
         with self._heart.hold(job.lease, claimed_at=claimed_at) as hold:
@@ -135,3 +141,9 @@ class Consumer:
         rung = await self._early_pass(early=self._kinds)
         longer = min(self._patience * 2, self._longest_patience)
         self._patience = SHORTEST_PATIENCE if rung else max(longer, SHORTEST_PATIENCE)
+
+
+def _keep(task: asyncio.Task[None], where: set[asyncio.Task[None]]) -> None:
+    """The loop itself keeps no strong reference to a task."""
+    where.add(task)
+    task.add_done_callback(where.discard)
