@@ -1,5 +1,6 @@
 """The composition root: settings in, a running service's parts out, each built from adapters that `wiring` chose."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -38,6 +39,8 @@ class Runtime:
     sweeps: Sweeps
     pings: Mapping[str, Callable[[], Awaitable[object]]]
     """By what they reach; each raises when it can't."""
+    stopping: asyncio.Event
+    """To be set when the process is told to stop."""
     worker: Worker | None
     """Not started yet; None in the web role."""
 
@@ -53,6 +56,7 @@ async def open_runtime(
         blobs = open_blobs(settings)
         recognizer = await open_recognizer(settings, stack)
         ringing = Ringing(doorbells, metrics)
+        stopping = asyncio.Event()
         sweeping = Sweeping(sweeps=store.sweeps, ringing=ringing, metrics=metrics)
         yield Runtime(
             settings=settings,
@@ -66,7 +70,8 @@ async def open_runtime(
                 languages=recognizer.languages,
             ),
             documents=Documents(database=store.database, blobs=blobs),
-            jobs=Jobs(database=store.database, ringing=ringing, languages=recognizer.languages),
+            jobs=Jobs(database=store.database, ringing=ringing, languages=recognizer.languages, stopping=stopping),
+            stopping=stopping,
             sweeping=sweeping,
             sweeps=store.sweeps,
             pings={"database": store.ping, "queue": doorbells[Lane.OCR].ping, "blobs": blobs.ping},

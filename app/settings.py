@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from app.domain.lanes import Lane
 
 PREFIX = "DAIRA_"
+MOST_SLOTS = 1_000
 REDIS = frozenset({"redis", "rediss", "unix"})
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,70}")
 POSTGRES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
@@ -82,14 +83,14 @@ class Settings(BaseSettings):
         description="Jobs that a worker runs at a time, by lane; a lane left out is not worked on.",
     )
     pool_size: int = Field(10, ge=1, le=1000, description="Database connections for requests and handlers, each.")
-    lease_seconds: int = Field(60, ge=3, description="A job whose worker is silent for so long is given to another.")
-    sweep_seconds: int = Field(30, ge=1, description="Between looks for lost doorbells and lost workers.")
-    grace_seconds: int = Field(25, ge=0, description="What running jobs get to finish when the worker is stopped.")
+    lease_seconds: int = Field(60, ge=3, le=86_400, description="A job of a worker silent for so long goes to another.")
+    sweep_seconds: int = Field(30, ge=1, le=3_600, description="Between looks for lost doorbells and lost workers.")
+    grace_seconds: int = Field(25, ge=0, le=86_400, description="What running jobs get to finish at a stop.")
     max_upload_bytes: int = Field(100 * 1024 * 1024, ge=1, description="Of one document.")
     max_pages: int = Field(2_000, ge=1, description="Of one document.")
     ocr: str = Field("auto", pattern="^(auto|tesseract|null)$", description="The engine; `null` reads nothing.")
     ocr_memory_bytes: int = Field(1536 * 1024 * 1024, ge=2**28, description="Of one reader process.")
-    ocr_page_seconds: int = Field(60, ge=1, description="For one page, before its reader is killed.")
+    ocr_page_seconds: int = Field(60, ge=1, le=3_600, description="For one page, before its reader is killed.")
     tessdata: Path | None = Field(None, description="Folder of Tesseract's language models. Default: the installed.")
     pg_bin: Path | None = Field(None, description="`bin` folder of another Postgres for the embedded server.")
     pg_user: str | None = Field(None, description="The account that runs the embedded server when started by root.")
@@ -116,8 +117,8 @@ class Settings(BaseSettings):
     @field_validator("lanes")
     @classmethod
     def _check_lanes(cls, value: dict[Lane, int]) -> dict[Lane, int]:
-        if any(slots < 1 for slots in value.values()):
-            raise ValueError("a lane has at least one slot; leave it out to not work on it")
+        if any(not 1 <= slots <= MOST_SLOTS for slots in value.values()):
+            raise ValueError(f"a lane has 1 to {MOST_SLOTS} slots; leave it out to not work on it")
         return value
 
     @field_validator("cors_origins", mode="before")

@@ -26,7 +26,10 @@ def find(*, url: str | None, api_key: str | None, data_dir: Path | None) -> Addr
     left = _left_by_up(data_dir)
     if left is None:
         raise NotFound("no service found: start one with `daira up`, or set DAIRA_URL and DAIRA_API_KEY")
-    return Address((url or left["url"]).rstrip("/"), api_key or left["api_key"])
+    if url and url.rstrip("/") != left["url"]:
+        # The key of the service here is nothing for one that is elsewhere.
+        raise NotFound(f"no key for {url}: set DAIRA_API_KEY")
+    return Address(left["url"], api_key or left["api_key"])
 
 
 def _left_by_up(data_dir: Path | None) -> dict[str, str] | None:

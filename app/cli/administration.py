@@ -9,7 +9,7 @@ from uuid import UUID
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from app import local
 from app.adapters.postgres import migrations, roles
@@ -128,7 +128,7 @@ def key_list(tenant_name: TenantName) -> None:
     """The tenant's keys; their secrets are not known to anyone here."""
 
     async def show(opened: Runtime) -> None:
-        table = Table("id", "name", "created", "last used", "expires", "revoked")
+        table = Table(Column("id", no_wrap=True), "name", "created", "last used", "expires", "revoked")
         for each in await opened.tenants.keys(ids.tenant_id(tenant_name)):
             times = (each.created_at, each.last_used_at, each.expires_at, each.revoked_at)
             table.add_row(str(each.id), each.name, *(f"{time:%Y-%m-%d %H:%M}" if time else "–" for time in times))

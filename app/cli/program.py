@@ -4,11 +4,13 @@
 """
 
 import sys
+from typing import NoReturn
 
 import httpx
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from rich.markup import escape
 
 from app.client.client import ApiFault
 from app.domain.errors import DairaError
@@ -58,18 +60,18 @@ def run(*, program: str) -> None:
     except BrokenPipeError:
         sys.exit(1)
     except ValidationError as error:
-        _say("; ".join(_setting_fault(fault["loc"], fault["msg"]) for fault in error.errors()))
-        sys.exit(2)
-    except (DairaError, ApiFault) as error:
-        _say(str(error))
-        sys.exit(1)
+        _end("; ".join(_setting_fault(fault["loc"], fault["msg"]) for fault in error.errors()), status=2)
+    except (httpx.InvalidURL, UnicodeEncodeError) as error:
+        _end(f"DAIRA_URL or DAIRA_API_KEY is not what it should be: {error}", status=2)
     except httpx.TransportError as error:
-        _say(f"the service can't be reached ({error}): is it running? `daira up` starts one here")
-        sys.exit(1)
+        _end(f"the service can't be reached ({error}): is it running? `daira up` starts one here", status=1)
+    except (DairaError, ApiFault, OSError) as error:
+        _end(str(error), status=1)
 
 
-def _say(fault: str) -> None:
-    Console(stderr=True).print(f"[bold red]daira:[/] {fault}", highlight=False, soft_wrap=True)
+def _end(fault: str, *, status: int) -> NoReturn:
+    Console(stderr=True).print(f"[bold red]daira:[/] {escape(fault)}", highlight=False, soft_wrap=True)
+    sys.exit(status)
 
 
 def _setting_fault(location: tuple[int | str, ...], message: str) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import json
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -25,13 +26,13 @@ from app.cli.addresses import DEV_FILE
 from app.domain.errors import Conflict, DairaError, Unavailable
 from app.guard import DEVELOPMENT_KEY, DEVELOPMENT_TENANT
 from app.services.tenants import Tenants
-from app.settings import Environment, Role, Settings
+from app.settings import Environment, Role, Settings, default_data_dir
 from app.telemetry import set_up_logging
 
 log = structlog.get_logger()
 
 HTTP_GRACE = 5
-"""Seconds that open requests get when the server stops; a long poll may be cut, and is asked again."""
+"""Seconds that open requests get when the server stops; a long poll is answered at once."""
 
 
 def up(
@@ -93,7 +94,7 @@ async def _up(settings: Settings, listener: socket.socket, *, program: str) -> N
                 "database_url": settings.database_url.get_secret_value(),
             }
             _write_private(dev_file, json.dumps(left))
-            _announce(url, api_key, program=program)
+            _announce(url, api_key, upload=f"{program} upload --wait document.pdf{_elsewhere(settings.data_dir)}")
 
         await _serve(app, listener, ready=ready)
 
@@ -114,6 +115,7 @@ class _Server(uvicorn.Server):
                 app, log_config=None, access_log=False, timeout_graceful_shutdown=HTTP_GRACE, lifespan="on", ws="none"
             )
         )
+        self._app = app
         self._ready = ready
 
     @override
@@ -122,12 +124,17 @@ class _Server(uvicorn.Server):
         """Being told to stop is a normal end: uvicorn's own form raises the signal again, past all clean-up."""
         loop = asyncio.get_running_loop()
         for told in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(told, self.handle_exit, told, None)
+            loop.add_signal_handler(told, self._told_to_stop, told)
         try:
             yield
         finally:
             for told in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(told)
+
+    def _told_to_stop(self, told: signal.Signals) -> None:
+        if self.started:
+            self._app.state.runtime.stopping.set()
+        self.handle_exit(told, None)
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -149,13 +156,18 @@ async def _dev_key(tenants: Tenants, *, kept: Path) -> str:
     return key
 
 
-def _announce(url: str, api_key: str, *, program: str) -> None:
+def _elsewhere(folder: Path) -> str:
+    """What other commands need to be told to find this `up`."""
+    return "" if folder == default_data_dir() else f" --data-dir {shlex.quote(str(folder))}"
+
+
+def _announce(url: str, api_key: str, *, upload: str) -> None:
     console = Console()
     console.print(f"Daira is ready at [bold]{url}[/] (documentation: {url}/docs)", highlight=False, soft_wrap=True)
     console.print(f"API key: {api_key}", highlight=False, soft_wrap=True)
     console.print("Try:", highlight=False)
     print(f'  curl -H "Authorization: Bearer {api_key}" -F file=@document.pdf {url}/v1/documents')
-    print(f"  {program} upload --wait document.pdf", flush=True)
+    print(f"  {upload}", flush=True)
 
 
 @contextmanager

@@ -86,9 +86,11 @@ class Documents:
     async def remove(self, tenant_id: TenantId, document_id: DocumentId) -> None:
         """The rows first: a row without its bytes would be a lie. Work on its jobs stops with the next beat."""
         async with self.database.begin(tenant_id) as tx:
-            if not await tx.documents.remove(document_id):
-                raise NotFound("there is no such document")
+            removed = await tx.documents.remove(document_id)
+        # Also when there was no row: an earlier call may have failed between the two.
         await self.blobs.delete(blob_key(tenant_id, document_id))
+        if not removed:
+            raise NotFound("there is no such document")
 
 
 async def _existing(tx: Tx, document_id: DocumentId) -> Document:

@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -45,6 +46,10 @@ class Hold(Reporter, Protocol):
     @property
     def progress(self) -> Progress | None:
         """What was reported last."""
+        ...
+
+    def settling(self) -> AbstractContextManager[None]:
+        """No beats meanwhile: they would wait for the row that is being settled, and keep all others waiting."""
         ...
 
     def watch(self, work: asyncio.Task[object]) -> None:
@@ -102,7 +107,8 @@ class Execution:
             jitter = random.random()  # noqa: S311 - spreads retries, guards nothing
             end = replace(settlement(job, ending, jitter=jitter), progress=hold.progress)
             try:
-                held = await self._write(end, ending)
+                with hold.settling():
+                    held = await self._write(end, ending)
             except _RefusedError as refused:
                 log.warning("results_refused", exc_info=refused.__cause__)
                 ending = Retry(_internal(refused.__cause__))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -23,6 +24,8 @@ class Jobs:
     database: Database
     ringing: Ringing
     languages: Callable[[], frozenset[str]]
+    stopping: asyncio.Event
+    """Set when the service is told to stop: who waits is answered with the job as it is."""
 
     async def get(self, tenant_id: TenantId, job_id: JobId) -> tuple[Job, list[Attempt]]:
         async with self.database.begin(tenant_id) as tx:
@@ -38,9 +41,11 @@ class Jobs:
         while True:
             job, attempts = await self.get(tenant_id, job_id)
             left = deadline - asyncio.get_running_loop().time()
-            if job.state.terminal or left <= 0:
+            if job.state.terminal or left <= 0 or self.stopping.is_set():
                 return job, attempts
-            await asyncio.sleep(min(pause, left))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(pause, left)):
+                    await self.stopping.wait()
             pause = min(pause * 1.5, LONGEST_BETWEEN_LOOKS)
 
     async def newest(

@@ -9,7 +9,6 @@ from datetime import timedelta
 import structlog
 
 from app.domain.doorbells import Ring
-from app.domain.errors import Unavailable
 from app.domain.lanes import LANE_OF_KIND, Lane
 from app.ports.doorbell import Doorbell
 from app.telemetry import Metrics
@@ -42,8 +41,8 @@ class Ringing:
         try:
             async with asyncio.timeout(PATIENCE.total_seconds()):
                 await self.doorbells[lane].ring(rings, delay=delay)
-        except (Unavailable, TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the row is there and the sweeper rings again
             self.metrics.doorbells.labels("failed").inc(len(rings))
-            log.warning("ring_failed", lane=lane, count=len(rings), reason=str(error) or "timed out")
+            log.warning("ring_failed", lane=lane, count=len(rings), reason=str(error) or type(error).__name__)
         else:
             self.metrics.doorbells.labels("rung").inc(len(rings))

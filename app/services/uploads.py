@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from app.domain.documents import Document, blob_key
+from app.domain.documents import Document, DocumentStatus, blob_key, status
 from app.domain.doorbells import Ring
 from app.domain.errors import Invalid, TooLarge, Unsupported
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
@@ -120,10 +120,17 @@ async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> 
         known = await tx.documents.with_bytes(document.sha256)
         if known is not None:
             jobs = await tx.jobs.newest(document_ids=[known.id])
-            return Accepted(document=known, jobs=jobs, deduplicated=True), []
+            # Sent again after it had failed: that is asking for another try.
+            failed = status(known, jobs) is DocumentStatus.FAILED
+            again = await _add_jobs(tx, known, requests) if failed else []
+            return Accepted(document=known, jobs=again[::-1] + jobs, deduplicated=True), again
         added = await tx.documents.add(document)
-    jobs = [job for request in requests if (job := await tx.jobs.add(new_job(added.id, request)))]
+    jobs = await _add_jobs(tx, added, requests)
     return Accepted(document=added, jobs=jobs[::-1], deduplicated=False), jobs
+
+
+async def _add_jobs(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> list[Job]:
+    return [job for request in requests if (job := await tx.jobs.add(new_job(document.id, request)))]
 
 
 def new_job(document_id: DocumentId, request: JobRequest) -> NewJob:

@@ -25,7 +25,12 @@ MINUTE = timedelta(minutes=1)
 
 
 def service(bench: Bench, database: Database) -> Jobs:
-    return Jobs(database=database, ringing=bench.ringing, languages=lambda: frozenset({"deu", "eng"}))
+    return Jobs(
+        database=database,
+        ringing=bench.ringing,
+        languages=lambda: frozenset({"deu", "eng"}),
+        stopping=asyncio.Event(),
+    )
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_lanes_of_another_form_are_refused_with_an_example(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("slots", ["0", "-1"])
 def test_a_lane_has_at_least_one_slot(monkeypatch: pytest.MonkeyPatch, slots: str) -> None:
-    assert "at least one slot" in faults(monkeypatch, DAIRA_LANES=f"ocr={slots}")
+    assert "1 to 1000 slots" in faults(monkeypatch, DAIRA_LANES=f"ocr={slots}")
 
 
 @pytest.mark.parametrize("name", ["DAIRA_DATABSE_URL", "DAIRA_", "DAIRA_LEASE", "daira_nonsense", "Daira_Rolle"])

@@ -77,6 +77,9 @@ class PostgresDocuments:
         return (await self._clamped.execute(statement)).rowcount == 1
 
     async def remove(self, document_id: DocumentId) -> bool:
+        # A settle locks its job and then the document; the cascade would lock them the other way round.
+        of_it = and_(jobs.c.tenant_id == self._tenant_id, jobs.c.document_id == document_id)
+        await self._clamped.execute(select(jobs.c.id).where(of_it).order_by(jobs.c.id).with_for_update())
         statement = delete(documents).where(self._own(document_id))
         return (await self._clamped.execute(statement)).rowcount == 1
 

@@ -77,7 +77,7 @@ class PostgresDoorbell:
         self._heard.set()
 
     async def ping(self) -> None:
-        await self._engine.call("select 1")
+        await self._engine.call("select from daira.doorbells limit 0")
 
     async def close(self) -> None:
         if self._listener is not None:

@@ -29,6 +29,18 @@ OUT_OF_REACH = (
 )
 """Errors that say nothing of the statement: the server is away, or too busy for one more."""
 
+NOT_NOW = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.QueryCanceledError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InsufficientResourcesError,
+)
+"""Errors that another try may not meet: two that met in the middle, a full disk, a standby."""
+
+NO_SCHEMA = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError)
+
 
 POOL_TIMEOUT = 10
 """Seconds that a caller waits for a connection of the pool."""
@@ -126,11 +138,13 @@ class reachable:  # noqa: N801 - reads as a statement: with reachable()
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        if refusal := _refusal(error):
+        if refusal := _cause(error, asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError):
             raise Unavailable(f"the database refuses this login: {refusal}") from error
-        if isinstance(error, DBAPIError) and (error.connection_invalidated or _out_of_reach(error.orig)):
-            raise Unavailable("the database can't be reached") from error
-        if isinstance(error, OUT_OF_REACH):
+        if _cause(error, *NO_SCHEMA):
+            raise Unavailable("the database's schema is not there, or too old: run `daira migrate`") from error
+        if _cause(error, *NOT_NOW):
+            raise Unavailable("the database can't do this just now: try again") from error
+        if _cause(error, *OUT_OF_REACH) or (isinstance(error, DBAPIError) and error.connection_invalidated):
             raise Unavailable("the database can't be reached") from error
 
 
@@ -139,22 +153,11 @@ def _refuse_closed(connection: AdaptedConnection, _record: object, _proxy: objec
         raise DisconnectionError
 
 
-def _refusal(error: BaseException | None) -> str | None:
-    """Why a connection was not let in: a wrong name or password, or no such database."""
-    while error is not None:
-        if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError | asyncpg.InvalidCatalogNameError):
-            return str(error)
+def _cause(error: BaseException | None, *kinds: type[BaseException]) -> BaseException | None:
+    """The first of these kinds among an error and its causes: SQLAlchemy wraps the driver's error twice."""
+    while error is not None and not isinstance(error, kinds):
         error = error.__cause__
-    return None
-
-
-def _out_of_reach(error: BaseException | None) -> bool:
-    """SQLAlchemy wraps the driver's error twice; the original is the cause."""
-    while error is not None:
-        if isinstance(error, OUT_OF_REACH):
-            return True
-        error = error.__cause__
-    return False
+    return error
 
 
 def _plain_url(url: str) -> str:
