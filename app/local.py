@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from pydantic import SecretStr
 
@@ -11,7 +11,7 @@ from app.adapters.postgres.checks import schema_is_at_head
 from app.adapters.postgres.engine import Engine
 from app.adapters.postgres.migrations import migrate
 from app.adapters.postgres.roles import APP, OWNER, make_roles
-from app.domain.errors import Conflict
+from app.domain.errors import Conflict, Unavailable
 from app.settings import Settings
 
 DATABASE = "daira"
@@ -29,9 +29,30 @@ async def with_database(settings: Settings) -> AsyncIterator[Settings]:
         owner, app = server.url(user=OWNER, database=DATABASE), server.url(user=APP, database=DATABASE)
         await make_roles(server.url(), owner_url=owner, app_url=app)
         await migrate(owner)
-        yield settings.model_copy(update={"database_url": SecretStr(app), "migration_database_url": SecretStr(owner)})
+        async with _kept_up(server):
+            yield settings.model_copy(
+                update={"database_url": SecretStr(app), "migration_database_url": SecretStr(owner)}
+            )
     finally:
         server.close()
+
+
+@asynccontextmanager
+async def _kept_up(server: EmbeddedPostgres) -> AsyncIterator[None]:
+    """A server that was killed is started anew, as a real one would be."""
+
+    async def keep() -> None:
+        while True:
+            await asyncio.sleep(2)
+            with suppress(Unavailable):
+                await asyncio.to_thread(server.start)
+
+    keeping = asyncio.create_task(keep())
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
 
 
 async def bring_to_head(settings: Settings) -> None:

@@ -11,6 +11,8 @@ ERROR_LIMIT = 2000
 
 def scrub(text: str) -> str:
     """Surrogate pairs joined, lone surrogates and NUL dropped; anything else is kept."""
+    if text.isascii():
+        return text.replace("\0", "")
     joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
     return joined.replace("\0", "")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from app.domain.documents import Document, blob_key
-from app.domain.errors import NotFound
+from app.domain.errors import DocumentFault, NotFound
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobError, Progress
 from app.domain.leases import ClaimedJob
@@ -19,6 +19,9 @@ from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 from app.ports.handlers import Reporter
 from app.ports.ocr import Mode, Recognizer
+
+MOST_WORDS = 1_000_000
+"""Of a document, which is held whole until its pages are written together: some 400 MB."""
 
 
 class OcrPayload(BaseModel):
@@ -61,8 +64,12 @@ class OcrHandler:
             self.recognizer.open(path, media_type=document.media_type, language=language, mode=payload.mode) as file,
         ):
             reporter.report(Progress(done=0, total=file.page_count, unit="page"))
+            words = 0
             async for page in file.pages():
                 pages.append(page)
+                words += len(page.words)
+                if words > MOST_WORDS:
+                    raise DocumentFault("too_large", f"the document has more than {MOST_WORDS:,} words: split it")
                 reporter.report(Progress(done=len(pages), total=file.page_count, unit="page"))
         return pages
 

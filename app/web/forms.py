@@ -37,7 +37,7 @@ class Form:
                 self.filename = event.filename or ""
                 yield _until_end(events)
             else:
-                self.fields[event.name] = await _text(event.name, _until_end(events))
+                self.fields[event.name] = await read_text(event.name, _until_end(events))
 
     async def _events(self) -> AsyncIterator[MultipartSegment | bytearray | bytes | None]:
         media_type, options = parse_options_header(self.content_type)
@@ -62,8 +62,9 @@ async def _until_end(
         yield bytes(event)
 
 
-async def _text(name: str, chunks: AsyncIterator[bytes]) -> str:
-    content = b""
+async def read_text(name: str, chunks: AsyncIterator[bytes]) -> str:
+    """The whole of a short part. Raises TooLarge beyond the limit, Invalid for what is not UTF-8."""
+    content = bytearray()
     async for chunk in chunks:
         content += chunk
         if len(content) > FIELD_LIMIT:

@@ -58,6 +58,7 @@ class OcrRequest(BaseModel):
 
 
 AnyJobRequest = OcrRequest
+JOB_REQUEST = TypeAdapter(AnyJobRequest)
 JOB_REQUESTS = TypeAdapter(Annotated[list[AnyJobRequest], Field(max_length=20)])
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -21,7 +22,7 @@ from tests.conformance.leases_suite import LeasesSuite
 from tests.conformance.sweeps_suite import SweepsSuite
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
-from tests.support.rig import Rig, ring_of
+from tests.support.rig import Rig, done, new_page, ring_of
 
 
 @pytest.fixture
@@ -49,7 +50,35 @@ class TestPostgresKeys(KeysSuite):
 
 
 class TestPostgresDocuments(DocumentsSuite):
-    pass
+    async def test_a_removal_in_the_middle_of_a_settle_waits_for_it(self, rig: Rig) -> None:
+        """They lock in the same order: the job, then the document."""
+        tenant = await rig.tenant()
+        document = await rig.document(tenant)
+        lease = await rig.lease(await rig.enqueue(tenant, document_id=document.id))
+
+        async def remove() -> bool:
+            async with rig.database.begin(tenant) as tx:
+                return await tx.documents.remove(document.id)
+
+        async with asyncio.timeout(10):
+            async with rig.database.begin(tenant) as tx:
+                assert await tx.jobs.settle(done(lease))
+                removal = asyncio.create_task(remove())
+                finished, _ = await asyncio.wait({removal}, timeout=0.3)
+                assert not finished
+                await tx.pages.replace(document.id, [new_page()])
+            assert await removal
+
+    async def test_pages_with_very_many_words_come_back_whole(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        document = await rig.document(tenant)
+        word = new_page().words[0]
+        pages = [replace(new_page(number), words=(word,) * 3_000) for number in range(1, 8)]
+        async with rig.database.begin(tenant) as tx:
+            await tx.pages.replace(document.id, pages)
+        async with rig.database.begin(tenant) as tx:
+            assert [page.number for page in await tx.pages.all(document.id)] == list(range(1, 8))
+            assert await tx.pages.get(document.id, 7) == pages[6]
 
 
 class TestPostgresJobs(JobsSuite):

@@ -14,7 +14,8 @@ def known_faults() -> Iterator[None]:
     """A foreign key carries the tenant: what it misses is nothing that this tenant has."""
     try:
         yield
-    except IntegrityError as error:
-        if isinstance(getattr(error.orig, "__cause__", None), ForeignKeyViolationError):
+    except (IntegrityError, ForeignKeyViolationError) as error:
+        driver = error.orig.__cause__ if isinstance(error, IntegrityError) and error.orig else error
+        if isinstance(driver, ForeignKeyViolationError):
             raise NotFound("the tenant or document that this belongs to does not exist") from error
         raise

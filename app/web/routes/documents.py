@@ -15,8 +15,9 @@ from app.services.uploads import Accepted, JobRequest, Received, Uploads
 from app.web import cursors
 from app.web.dependencies import ADocumentId, CallerTenant, TheDocuments, TheJobs, TheUploads
 from app.web.errors import json_pointer
-from app.web.forms import Form
+from app.web.forms import Form, read_text
 from app.web.schemas import (
+    JOB_REQUEST,
     JOB_REQUESTS,
     AnyJobRequest,
     DocumentBody,
@@ -53,6 +54,11 @@ UPLOAD_FORM: dict[str, Any] = {
             }
         },
     }
+}
+
+
+JOB_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {"application/json": {"schema": AnyJobRequest.model_json_schema()}}}
 }
 
 
@@ -137,12 +143,14 @@ async def get_page(
     return PageWithWords.model_validate(page, from_attributes=True)
 
 
-@router.post("/{document_id}/jobs", status_code=202)
+@router.post("/{document_id}/jobs", status_code=202, openapi_extra=JOB_BODY)
 async def request_job(
-    tenant_id: CallerTenant, document_id: ADocumentId, body: AnyJobRequest, jobs: TheJobs, response: Response
+    tenant_id: CallerTenant, document_id: ADocumentId, request: Request, jobs: TheJobs, response: Response
 ) -> JobBody:
     """Queue a job; an equal one that is queued or claimed already is answered with 200."""
-    job, new = await jobs.request(tenant_id, document_id, body.to_domain())
+    # Read here and not by the framework, which reads all of it, for anybody, before it asks who that is.
+    body = await read_text("body", request.stream())
+    job, new = await jobs.request(tenant_id, document_id, _request(body))
     if not new:
         response.status_code = 200
     response.headers["Location"] = f"/v1/jobs/{job.id}"
@@ -191,6 +199,15 @@ def _metadata(text: str) -> Mapping[str, object]:
     if not isinstance(metadata, dict):
         raise Invalid("metadata is a JSON object", pointer="/metadata")
     return metadata
+
+
+def _request(text: str) -> JobRequest:
+    try:
+        return JOB_REQUEST.validate_json(text).to_domain()
+    except ValidationError as error:
+        fault = error.errors()[0]
+        pointer = json_pointer(fault["loc"])
+        raise Invalid(f"{pointer or 'the body'}: {fault['msg']}", pointer=pointer) from None
 
 
 def _requests(text: str) -> list[JobRequest]:
