@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from app.domain.lanes import LANE_OF_KIND, Lane
+from app.handlers.copies import remove_abandoned
 from app.handlers.ocr import OcrHandler
 from app.ports.doorbell import Doorbell
 from app.ports.handlers import Handler
@@ -99,6 +100,7 @@ def _worker(
     metrics: Metrics,
     handlers: Sequence[Handler],
 ) -> Worker:
+    remove_abandoned()
     execution = Execution(
         database=store.database,
         leases=store.leases,

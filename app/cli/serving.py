@@ -132,8 +132,9 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(told)
 
     def _told_to_stop(self, told: signal.Signals) -> None:
-        if self.started:
+        if self.started and not self.should_exit:
             self._app.state.runtime.stopping.set()
+            log.warning("service_stopping", grace_seconds=self._app.state.runtime.settings.grace_seconds)
         self.handle_exit(told, None)
 
     @override

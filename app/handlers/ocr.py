@@ -1,10 +1,7 @@
 """The `ocr` job: a document's pages with their text, whatever they are read from."""
 
-import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
@@ -15,6 +12,7 @@ from app.domain.jobs import JobError, Progress
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome
 from app.domain.pages import Page
+from app.handlers.copies import local_copy
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 from app.ports.handlers import Reporter
@@ -60,7 +58,7 @@ class OcrHandler:
         language = payload.language or document.language
         pages: list[Page] = []
         async with (
-            self._local(document) as path,
+            local_copy(self._bytes(document)) as path,
             self.recognizer.open(path, media_type=document.media_type, language=language, mode=payload.mode) as file,
         ):
             reporter.report(Progress(done=0, total=file.page_count, unit="page"))
@@ -73,14 +71,9 @@ class OcrHandler:
                 reporter.report(Progress(done=len(pages), total=file.page_count, unit="page"))
         return pages
 
-    @asynccontextmanager
-    async def _local(self, document: Document) -> AsyncIterator[Path]:
-        """A private copy of the bytes for the reader, which gets a path and no access to the store."""
-        with tempfile.NamedTemporaryFile(prefix="daira-") as copy:
-            try:
-                async for chunk in self.blobs.get(blob_key(document.tenant_id, document.id)):
-                    copy.write(chunk)
-            except NotFound:
-                raise FileNotFoundError("the document's bytes are not in the blob store") from None
-            copy.flush()
-            yield Path(copy.name)
+    async def _bytes(self, document: Document) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self.blobs.get(blob_key(document.tenant_id, document.id)):
+                yield chunk
+        except NotFound:
+            raise FileNotFoundError("the document's bytes are not in the blob store") from None
