@@ -1,6 +1,5 @@
 """Reading documents, and removing them with all that belongs to them."""
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -76,12 +75,6 @@ class Documents:
     async def text(self, tenant_id: TenantId, document_id: DocumentId) -> str:
         """All pages, separated by form feeds."""
         return "\f".join(page.text for page in await self.pages(tenant_id, document_id))
-
-    async def content(
-        self, tenant_id: TenantId, document_id: DocumentId, *, start: int = 0, end: int | None = None
-    ) -> AsyncIterator[bytes]:
-        """The original bytes, from `start` up to, not including, `end`."""
-        return self.blobs.get(blob_key(tenant_id, document_id), start=start, end=end)
 
     async def remove(self, tenant_id: TenantId, document_id: DocumentId) -> None:
         """The rows first: a row without its bytes would be a lie. Work on its jobs stops with the next beat."""
