@@ -364,5 +364,5 @@ def test_a_missing_installation_is_answered_with_what_to_do(directory: Path) -> 
 
 def test_a_home_that_can_not_be_made_is_answered_with_what_to_do(directory: Path) -> None:
     (directory / "file").touch()
-    with pytest.raises(Unavailable, match="DAIRA_HOME"):
+    with pytest.raises(Unavailable, match="DAIRA_DATA_DIR"):
         EmbeddedPostgres(directory / "file" / "home").start()
