@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import DocumentFault, Unavailable
+from app.domain.errors import DocumentFault
 from app.domain.ids import DocumentId
 from app.domain.jobs import CANCELLED, AttemptOutcome, JobError, JobState
 from app.domain.leases import ClaimedJob, ClaimOutcome
@@ -17,7 +17,7 @@ from app.ports.handlers import Reporter
 from app.services import execution
 from app.services.execution import Interruption
 from app.worker.holds import JobHold
-from tests.support.rig import KIND, LEASE, OOPS, SECOND, Rig, done, new_page, ring_of
+from tests.support.rig import OOPS, SECOND, Rig, done, new_page, ring_of
 from tests.unit.bench import Act, Away, Bench, a_hold, outcomes
 from tests.unit.waiting import until
 
@@ -361,31 +361,6 @@ async def test_a_settled_job_stays_settled_when_its_bell_can_not_be_rung(rig: Ri
     job = await bench.run(await rig.enqueue(await rig.tenant()))
     assert (job.state, job.failures) == (JobState.QUEUED, 1)
     assert bench.count("daira_doorbells_total", event="failed") == 1
-
-
-async def test_a_claim_hands_out_what_is_claimed_and_counts_what_is_not(bench: Bench) -> None:
-    tenant = await bench.rig.tenant()
-    due, later, ended = [
-        await bench.rig.enqueue(tenant),
-        await bench.rig.enqueue(tenant, run_in=LEASE),
-        await bench.rig.enqueue(tenant),
-    ]
-    await bench.rig.cancel(ended)
-    rings = [ring_of(job) for job in (due, due, later, ended)]
-    claimed = await bench.execution().claim(rings, kinds=frozenset({KIND}))
-    assert [job.lease.job_id for job in claimed] == [due.id]
-    for outcome in ("claimed", "not_due", "cancelled"):
-        assert bench.count("daira_claims_total", outcome=outcome) == 1
-    again = await bench.execution().claim(rings[:1], kinds=frozenset({KIND}))
-    assert again == []
-    assert bench.count("daira_claims_total", outcome="taken") == 1
-
-
-async def test_a_claim_while_the_database_is_away_says_so(bench: Bench) -> None:
-    job = await bench.rig.enqueue(await bench.rig.tenant())
-    away = bench.execution(leases=Away(bench.rig.leases, claim=1))
-    with pytest.raises(Unavailable):
-        await away.claim([ring_of(job)], kinds=frozenset({KIND}))
 
 
 async def test_a_handler_gets_what_it_may_know_and_reports_to_the_hold(bench: Bench) -> None:
