@@ -1,6 +1,7 @@
 """A real Postgres for the tests: one server for all, a template migrated once, a clone of it for each test."""
 
 import hashlib
+import os
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -67,7 +68,7 @@ class Databases:
 
 
 def _home() -> Path:
-    return Path(tempfile.gettempdir()) / f"daira-tests-{Path.home().stat().st_uid}"
+    return Path(tempfile.gettempdir()) / f"daira-tests-{os.getuid()}"
 
 
 def _fingerprint() -> str:

@@ -86,7 +86,7 @@ class Ministack:
 def _environment() -> str:
     """The interpreter of the environment; the first process to come makes it, others wait for that."""
     digest = hashlib.sha256(LIST.read_bytes()).hexdigest()[:12]
-    home = Path(tempfile.gettempdir()) / f"daira-ministack-{digest}"
+    home = Path(tempfile.gettempdir()) / f"daira-ministack-{os.getuid()}-{digest}"
     with _locked(home.with_suffix(".lock")):
         if home.exists() and home.stat().st_uid != os.getuid():
             raise RuntimeError(f"{home} belongs to somebody else: set TMPDIR to a folder of your own")
