@@ -4,6 +4,8 @@ Run: ./daira test -m slow tests/chaos/test_outages.py -n0
 """
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -81,5 +83,30 @@ async def test_a_listener_that_is_cut_off_hears_again_within_five_seconds() -> N
         (delivery,) = await waiting
         assert delivery.ring == ring
         assert time.monotonic() - started < BACK
+        await doorbell.close()
+        await engine.close()
+
+
+async def test_a_listener_that_hears_nothing_any_more_is_stood_in_for_within_five_seconds() -> None:
+    """As behind a network that drops its packets: the connection is there, and silent."""
+    async with own_server() as server:
+        engine = Engine(server.cloned.app_url, pool_size=2, name="test")
+        doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=server.cloned.app_url, dropped=lambda _: None)
+        (ring,) = await Fleet(cloned=server.cloned, workers=[]).enqueue(1, tenants=1)
+        waiting = asyncio.create_task(doorbell.answer(limit=1, wait=timedelta(seconds=30)))
+        async with administer(server.cloned.admin_url) as admin:
+            listener = "select pid from pg_stat_activity where application_name = 'daira-listen'"
+            async with asyncio.timeout(10):
+                while (pid := await admin.fetchval(listener)) is None:
+                    await asyncio.sleep(0.05)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            await doorbell.ring([ring])
+            (delivery,) = await waiting
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert delivery.ring == ring
+        assert time.monotonic() - started < BACK + 0.5
         await doorbell.close()
         await engine.close()
