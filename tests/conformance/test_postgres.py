@@ -101,6 +101,19 @@ class TestPostgresSweeps(SweepsSuite):
 
 
 class TestPostgresDoorbell(DoorbellSuite):
+    async def test_a_lane_hears_its_own_bells_alone(self, doorbell: Doorbell, cloned: Cloned, engine: Engine) -> None:
+        other = PostgresDoorbell(engine, lane="llm", listen_url=cloned.app_url, dropped=_none_dropped)
+        await other.ring([Ring(tenant_id("acme"), JobId(uuid7()))])
+        assert await doorbell.answer(limit=10, wait=timedelta()) == []
+        assert len(await other.answer(limit=10, wait=timedelta())) == 1
+        await other.close()
+
+    async def test_a_job_that_is_rung_for_later_keeps_the_sooner_bell(self, doorbell: Doorbell) -> None:
+        bell = Ring(tenant_id("acme"), JobId(uuid7()))
+        await doorbell.ring([bell])
+        await doorbell.ring([bell], delay=timedelta(hours=1))
+        assert [delivery.ring for delivery in await doorbell.answer(limit=10, wait=timedelta())] == [bell]
+
     async def test_rows_that_are_no_doorbells_are_dropped_and_their_mates_delivered(
         self, cloned: Cloned, engine: Engine
     ) -> None:

@@ -133,10 +133,14 @@ def test_output_in_a_pipe_ends_with_the_program(folder: Path) -> None:
         text=True,
     ) as process:
         assert process.stdout is not None
-        assert any("Daira is ready at http://127.0.0.1:" in line for line in process.stdout)
-        process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=30)
-    assert "curl -H" in rest
+        printed = ""
+        for line in process.stdout:
+            printed += line
+            if "upload --wait" in line:
+                process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+    assert "Daira is ready at http://127.0.0.1:" in printed
+    assert "curl -H" in printed
 
 
 def test_the_launcher_says_what_is_missing_when_there_is_no_python(tmp_path: Path) -> None:
