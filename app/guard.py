@@ -7,7 +7,7 @@ import structlog
 
 from app.adapters.postgres.checks import CHECKS
 from app.adapters.postgres.database import PostgresDatabase
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import Engine, once
 from app.domain.errors import DairaError
 from app.domain.ids import TenantId
 from app.settings import Environment, Settings
@@ -33,7 +33,7 @@ def checks(settings: Settings) -> dict[str, Check]:
         return settings_faults(settings)
 
     def on_database(check: Callable[[Engine], Awaitable[list[str]]]) -> Check:
-        return lambda: _with_engine(settings, check)
+        return lambda: once(settings.database_url.get_secret_value(), check, name="guard")
 
     database = {} if settings.embedded or settings.memory_store else CHECKS | {NO_DEVELOPMENT_KEY: _no_development_key}
     return {"settings": of_settings} | {name: on_database(check) for name, check in database.items()}
@@ -81,14 +81,6 @@ def settings_faults(settings: Settings) -> list[str]:
         in settings.cors_origins,
     }
     return [fault for fault, present in unsafe.items() if present]
-
-
-async def _with_engine(settings: Settings, check: Callable[[Engine], Awaitable[list[str]]]) -> list[str]:
-    engine = Engine(settings.database_url.get_secret_value(), pool_size=0, name="guard")
-    try:
-        return await check(engine)
-    finally:
-        await engine.close()
 
 
 async def _no_development_key(engine: Engine) -> list[str]:

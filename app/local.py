@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres.checks import schema_is_at_head
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import once
 from app.adapters.postgres.migrations import migrate
 from app.adapters.postgres.roles import APP, OWNER, make_roles
 from app.domain.errors import Conflict, Unavailable
@@ -65,10 +65,5 @@ async def bring_to_head(settings: Settings) -> None:
     if owner := settings.migration_database_url.get_secret_value():
         await migrate(owner)
         return
-    engine = Engine(settings.database_url.get_secret_value(), pool_size=0, name="up")
-    try:
-        faults = await schema_is_at_head(engine)
-    finally:
-        await engine.close()
-    if faults:
+    if faults := await once(settings.database_url.get_secret_value(), schema_is_at_head, name="up"):
         raise Conflict(f"{faults[0]}; or set DAIRA_MIGRATION_DATABASE_URL, and `daira up` does it")

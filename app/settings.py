@@ -173,6 +173,10 @@ class Settings(BaseSettings):
             raise ValueError("DAIRA_DATABASE_URL=memory:// is seen by one process alone: it needs DAIRA_ROLE=all")
         return self
 
+    def without_worker(self) -> Self:
+        """For commands: the services alone, no worker and no readers."""
+        return self.model_copy(update={"role": Role.WEB, "ocr": "null"})
+
     @property
     def embedded(self) -> bool:
         return not self.database_url.get_secret_value()

@@ -18,7 +18,7 @@ from app.domain import ids
 from app.domain.errors import Invalid
 from app.domain.ids import KeyId
 from app.domain.tenants import TenantState
-from app.settings import Role, Settings
+from app.settings import Settings
 from app.telemetry import Metrics
 
 db = typer.Typer(help="The database, once.", no_args_is_help=True)
@@ -31,9 +31,7 @@ TenantName = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant's 
 @asynccontextmanager
 async def runtime() -> AsyncIterator[Runtime]:
     """The services that commands share with the API, without a worker."""
-    settings = Settings()
-    quiet = settings.model_copy(update={"role": Role.WEB, "ocr": "null"})
-    async with local.with_database(quiet) as located, open_runtime(located, Metrics()) as opened:
+    async with local.with_database(Settings().without_worker()) as located, open_runtime(located, Metrics()) as opened:
         yield opened
 
 

@@ -2,14 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from rich.console import Console
 
 from app import guard, local
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import once
 from app.bootstrap import open_runtime
-from app.settings import Environment, Role, Settings
+from app.settings import Environment, Settings
 from app.telemetry import Metrics
 
 
@@ -38,11 +38,7 @@ async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bo
     development = settings.env is Environment.DEVELOPMENT
     yield "settings", guard.settings_faults(settings), development
     async with local.with_database(settings) as located:
-        if (
-            located.database_url
-            and not located.memory_store
-            and (away := await guard.answer("database", _reach(located)))
-        ):
+        if not located.memory_store and (away := await guard.answer("database", _reach(located))):
             # Every other check would only say the same.
             yield "database answers", away, False
             return
@@ -50,27 +46,18 @@ async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bo
             if name != "settings":
                 tolerated = development and name == guard.NO_DEVELOPMENT_KEY
                 yield name, await guard.answer(name, check), tolerated
-        quiet = located.model_copy(update={"role": Role.WEB, "ocr": "null"})
-        async with open_runtime(quiet, Metrics()) as runtime:
+        async with open_runtime(located.without_worker(), Metrics()) as runtime:
             for name, ping in runtime.pings.items():
                 yield f"{name} answers", await guard.answer(name, _as_check(ping)), False
 
 
 def _reach(settings: Settings) -> guard.Check:
+    url = settings.database_url.get_secret_value()
+    return _as_check(lambda: once(url, lambda engine: engine.call("select 1"), name="doctor"))
+
+
+def _as_check(ping: Callable[[], Awaitable[object]]) -> guard.Check:
     async def check() -> list[str]:
-        engine = Engine(settings.database_url.get_secret_value(), pool_size=0, name="doctor")
-        try:
-            await engine.call("select 1")
-        finally:
-            await engine.close()
-        return []
-
-    return check
-
-
-def _as_check(ping: object) -> guard.Check:
-    async def check() -> list[str]:
-        assert callable(ping)
         await ping()
         return []
 

@@ -96,10 +96,10 @@ def _answer(beats: list[Beat], *, holds: dict[Lease, JobHold], pulses: dict[Leas
         hold = holds[beat.lease]
         if not beat.held:
             hold.interrupt(Interruption.LEASE_LOST)
-        elif beat.cancel_requested:
+            continue
+        hold.renewed(pulses[beat.lease], sent_at=sent_at)
+        if beat.cancel_requested:
             hold.interrupt(Interruption.CANCELLED)
-        if beat.held:
-            hold.renewed(pulses[beat.lease], sent_at=sent_at)
 
 
 @contextlib.asynccontextmanager

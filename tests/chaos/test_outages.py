@@ -9,13 +9,18 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 
+import asyncpg
 import pytest
 
 from app.adapters.embedded.server import EmbeddedPostgres
+from app.adapters.postgres import doorbell as listener_module
 from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine, administer
+from app.domain.doorbells import Ring
+from app.ports.doorbell import Delivery
 from tests.chaos.fleet import Fleet, fleet, ring_all
 from tests.chaos.servers import OwnServer
 from tests.support.folders import open_folder
@@ -67,46 +72,68 @@ async def test_jobs_survive_a_crash_of_the_database_and_new_work_starts_soon_aft
         await engine.close()
 
 
-async def test_a_listener_that_is_cut_off_hears_again_within_five_seconds() -> None:
-    async with own_server() as server:
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """Somebody who waits for a bell, on a connection that listens."""
+
+    doorbell: PostgresDoorbell
+    admin: asyncpg.Connection
+    backend: int
+    """Process of the server's that speaks to the listener."""
+    waiting: asyncio.Task[list[Delivery]]
+    ring: Ring
+
+    async def heard(self) -> float:
+        """Seconds from the ring to its delivery."""
+        started = time.monotonic()
+        await self.doorbell.ring([self.ring])
+        (delivery,) = await self.waiting
+        assert delivery.ring == self.ring
+        return time.monotonic() - started
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[Listening]:
+    async with own_server() as server, administer(server.cloned.admin_url) as admin:
         engine = Engine(server.cloned.app_url, pool_size=2, name="test")
         doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=server.cloned.app_url, dropped=lambda _: None)
         (ring,) = await Fleet(cloned=server.cloned, workers=[]).enqueue(1, tenants=1)
         waiting = asyncio.create_task(doorbell.answer(limit=1, wait=timedelta(seconds=30)))
-        async with administer(server.cloned.admin_url) as admin:
-            terminate = "select count(pg_terminate_backend(pid)) from pg_stat_activity"
-            async with asyncio.timeout(10):
-                while not await admin.fetchval(f"{terminate} where application_name = 'daira-listen'"):
-                    await asyncio.sleep(0.05)
-        started = time.monotonic()
-        await doorbell.ring([ring])
-        (delivery,) = await waiting
-        assert delivery.ring == ring
-        assert time.monotonic() - started < BACK
+        listener = "select pid from pg_stat_activity where application_name = 'daira-listen'"
+        async with asyncio.timeout(10):
+            while (backend := await admin.fetchval(listener)) is None:
+                await asyncio.sleep(0.05)
+        yield Listening(doorbell=doorbell, admin=admin, backend=backend, waiting=waiting, ring=ring)
         await doorbell.close()
         await engine.close()
+
+
+async def test_a_listener_that_is_cut_off_hears_again_within_five_seconds() -> None:
+    async with listening() as listener:
+        assert await listener.admin.fetchval("select pg_terminate_backend($1)", listener.backend)
+        assert await listener.heard() < BACK
 
 
 async def test_a_listener_that_hears_nothing_any_more_is_stood_in_for_within_five_seconds() -> None:
     """As behind a network that drops its packets: the connection is there, and silent."""
-    async with own_server() as server:
-        engine = Engine(server.cloned.app_url, pool_size=2, name="test")
-        doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=server.cloned.app_url, dropped=lambda _: None)
-        (ring,) = await Fleet(cloned=server.cloned, workers=[]).enqueue(1, tenants=1)
-        waiting = asyncio.create_task(doorbell.answer(limit=1, wait=timedelta(seconds=30)))
-        async with administer(server.cloned.admin_url) as admin:
-            listener = "select pid from pg_stat_activity where application_name = 'daira-listen'"
-            async with asyncio.timeout(10):
-                while (pid := await admin.fetchval(listener)) is None:
-                    await asyncio.sleep(0.05)
-        os.kill(pid, signal.SIGSTOP)
+    async with listening() as listener:
+        os.kill(listener.backend, signal.SIGSTOP)
         try:
-            started = time.monotonic()
-            await doorbell.ring([ring])
-            (delivery,) = await waiting
+            assert await listener.heard() < BACK + 0.5
         finally:
-            os.kill(pid, signal.SIGCONT)
-        assert delivery.ring == ring
-        assert time.monotonic() - started < BACK + 0.5
-        await doorbell.close()
-        await engine.close()
+            os.kill(listener.backend, signal.SIGCONT)
+
+
+async def test_a_ping_that_is_lost_brings_another_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_module, "PING_EVERY", 0.2)
+    monkeypatch.setattr(listener_module, "PING_TIMEOUT", 0.3)
+    async with listening() as listener:
+        os.kill(listener.backend, signal.SIGSTOP)
+        try:
+            others = "select count(*) from pg_stat_activity where application_name = 'daira-listen' and pid <> $1"
+            async with asyncio.timeout(10):
+                while not await listener.admin.fetchval(others, listener.backend):
+                    await asyncio.sleep(0.05)
+            assert await listener.heard() < 1
+        finally:
+            os.kill(listener.backend, signal.SIGCONT)

@@ -5,7 +5,9 @@ import contextlib
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from app.adapters.postgres.engine import Engine, listen
+import asyncpg
+
+from app.adapters.postgres.engine import Engine, listen, reachable
 from app.domain.doorbells import Ring, ring
 from app.domain.errors import Invalid, Unavailable
 from app.ports.doorbell import Delivery
@@ -34,6 +36,10 @@ NEXT_DUE = "select extract(epoch from min(due_at) - now())::float8 as wait from 
 
 POLL = timedelta(seconds=5)
 """Between looks at the table without a notification: the backstop for one that was lost."""
+
+
+PING_EVERY, PING_TIMEOUT = 10, 3
+"""Seconds: how soon the listener notices that nobody speaks to it any more."""
 
 
 class PostgresDoorbell:
@@ -111,7 +117,7 @@ class PostgresDoorbell:
         """Wakes the waiting; without a connection the poll is left, and each loss is one look at the table."""
         pause = 0.1
         while True:
-            with contextlib.suppress(Unavailable, OSError):
+            with contextlib.suppress(Unavailable):
                 connection = await listen(self._listen_url, self._channel, self._heard)
                 pause = 0.1
                 try:
@@ -124,20 +130,14 @@ class PostgresDoorbell:
             pause = min(pause * 2, 5)
 
 
-async def _until_lost(connection: object) -> None:
-    """Returns when the connection is closed or does not answer a ping: a half-open one says nothing by itself."""
+async def _until_lost(connection: asyncpg.Connection) -> None:
+    """Until the connection is closed. A half-open one says nothing by itself: raises Unavailable at a lost ping."""
     closed = asyncio.Event()
-    connection.add_termination_listener(lambda *_: closed.set())  # type: ignore[attr-defined]
+    connection.add_termination_listener(lambda *_: closed.set())
     while not closed.is_set():
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PING_EVERY):
                 await closed.wait()
         if not closed.is_set():
-            try:
-                await connection.execute("select 1", timeout=PING_TIMEOUT)  # type: ignore[attr-defined]
-            except (TimeoutError, OSError):
-                return
-
-
-PING_EVERY = 10
-PING_TIMEOUT = 3
+            with reachable():
+                await connection.execute("select 1", timeout=PING_TIMEOUT)

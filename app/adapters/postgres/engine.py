@@ -1,10 +1,10 @@
 """The pool. Nothing else in the program opens a connection to Postgres."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import asyncpg
 from sqlalchemy import AdaptedConnection, event
@@ -14,6 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from app.domain.errors import Unavailable
+
+T = TypeVar("T")
 
 OUT_OF_REACH = (
     OSError,
@@ -106,6 +108,15 @@ class Engine:
 
     async def close(self) -> None:
         await self._engine.dispose()
+
+
+async def once(url: str, act: Callable[[Engine], Awaitable[T]], *, name: str) -> T:
+    """For commands and checks, which come and go: an engine without a pool, closed afterwards."""
+    engine = Engine(url, pool_size=0, name=name)
+    try:
+        return await act(engine)
+    finally:
+        await engine.close()
 
 
 async def listen(url: str, channel: str, heard: asyncio.Event) -> asyncpg.Connection:
