@@ -148,3 +148,10 @@ class Jobs(Protocol):
     async def settle(self, settlement: Settlement) -> bool:
         """End an attempt inside this transaction, together with its results. False: the lease is lost."""
         ...
+
+    async def save_result(self, job_id: JobId, result: object) -> None:
+        """What the job answers, a JSON value; scrubbed, for it may quote a document.
+
+        Once: raises Conflict when there is a result already, NotFound when there is no such job.
+        """
+        ...

@@ -95,7 +95,7 @@ async def fleet(cloned: Cloned, *, queue_url: str, workers: int = 4, **settings:
         **settings,
     )
     processes = [
-        subprocess.Popen([sys.executable, "-m", "tests.chaos.idle_worker"], cwd=ROOT, env=env) for _ in range(workers)
+        subprocess.Popen([sys.executable, "-m", "tests.chaos.worker"], cwd=ROOT, env=env) for _ in range(workers)
     ]
     try:
         yield Fleet(cloned=cloned, workers=processes)

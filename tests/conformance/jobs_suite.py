@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import NotFound
+from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import CANCELLED, AttemptOutcome, Job, JobState, NewJob
 from app.domain.leases import ClaimOutcome
@@ -259,3 +259,32 @@ class JobsSuite:
         (attempt,) = await rig.attempts(job)
         assert (queued.state, queued.failures) == (JobState.QUEUED, 1)
         assert queued.run_after - attempt.finished_at == SECOND * 90
+
+    async def test_a_result_is_committed_with_the_state_and_read_with_the_job(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        job = await rig.enqueue(tenant)
+        lease = await rig.lease(job)
+        async with rig.database.begin(tenant) as tx:
+            assert await tx.jobs.settle(done(lease))
+            await tx.jobs.save_result(job.id, {"total": 12.5, "na\0me": ["Müller\0", "\ud83d\ude00", None]})
+        ended = await rig.again(job)
+        assert (ended.state, ended.result) == (JobState.DONE, {"total": 12.5, "name": ["Müller", "😀", None]})
+
+    @pytest.mark.parametrize("first", [{"page": 1}, None])
+    async def test_a_second_result_is_a_conflict(self, rig: Rig, first: object) -> None:
+        tenant = await rig.tenant()
+        job = await rig.enqueue(tenant)
+        async with rig.database.begin(tenant) as tx:
+            await tx.jobs.save_result(job.id, first)
+        with pytest.raises(Conflict):
+            async with rig.database.begin(tenant) as tx:
+                await tx.jobs.save_result(job.id, {"page": 2})
+        assert (await rig.again(job)).result == first
+
+    async def test_a_result_needs_a_job_of_the_tenant(self, rig: Rig) -> None:
+        job = await rig.enqueue(await rig.tenant())
+        other = await rig.tenant("other")
+        with pytest.raises(NotFound):
+            async with rig.database.begin(other) as tx:
+                await tx.jobs.save_result(job.id, {})
+        assert (await rig.again(job)).result is None

@@ -9,6 +9,7 @@ from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId
 from app.domain.jobs import Attempt, Job, JobState, NewJob
 from app.domain.leases import Settlement
+from app.domain.text import scrub_json
 
 
 class MemoryJobs:
@@ -72,6 +73,15 @@ class MemoryJobs:
         if settlement.lease.tenant_id != self._session.tenant_id:
             return False
         return transitions.settle(tables, settlement, now=self._session.now())
+
+    async def save_result(self, job_id: JobId, result: object) -> None:
+        jobs = (await self._session.writing()).jobs
+        row = jobs.get(job_id)
+        if row is None:
+            raise NotFound(f"there is no job {job_id}")
+        if row.has_result:
+            raise Conflict(f"job {job_id} has a result already")
+        jobs[job_id] = replace(row, has_result=True, job=replace(row.job, result=scrub_json(result)))
 
 
 def _is_duplicate(tables: Tables, job: Job) -> bool:

@@ -21,11 +21,13 @@ from app.domain.tenants import Tenant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """A job with the columns that are the sweeper's alone."""
+    """A job with the columns that the store alone reads."""
 
     job: Job
     ring_after: datetime
     rings: int = 0
+    has_result: bool = False
+    """A result may be null."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,5 +17,5 @@ def known_faults() -> Iterator[None]:
     except (IntegrityError, ForeignKeyViolationError) as error:
         driver = error.orig.__cause__ if isinstance(error, IntegrityError) and error.orig else error
         if isinstance(driver, ForeignKeyViolationError):
-            raise NotFound("the tenant or document that this belongs to does not exist") from error
+            raise NotFound("the tenant, document or job that this belongs to does not exist") from error
         raise

@@ -9,6 +9,7 @@ from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.faults import known_faults
 from app.adapters.postgres.leases import SETTLE, settle_arguments
 from app.adapters.postgres.tables import job_attempts, jobs, results
+from app.domain.errors import Conflict
 from app.domain.ids import DocumentId, JobId
 from app.domain.jobs import (
     CANCELLED,
@@ -22,6 +23,7 @@ from app.domain.jobs import (
     Progress,
 )
 from app.domain.leases import Settlement
+from app.domain.text import scrub_json
 
 LIVE = text("dedup_key is not null and state in ('queued', 'claimed')")
 
@@ -107,6 +109,18 @@ class PostgresJobs:
             return False
         rows = await self._clamped.call(SETTLE, *settle_arguments([settlement]))
         return bool(rows[0]["held"])
+
+    async def save_result(self, job_id: JobId, result: object) -> None:
+        statement = (
+            insert(results)
+            .values(tenant_id=self._tenant_id, job_id=job_id, data=scrub_json(result))
+            .on_conflict_do_nothing()
+            .returning(results.c.job_id)
+        )
+        with known_faults():
+            saved = (await self._clamped.execute(statement)).one_or_none()
+        if saved is None:
+            raise Conflict(f"job {job_id} has a result already")
 
     async def _select(self, *wanted: ColumnElement[bool], limit: int | None) -> list[Job]:
         of_job = and_(results.c.tenant_id == jobs.c.tenant_id, results.c.job_id == jobs.c.id)
