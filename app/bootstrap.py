@@ -17,6 +17,7 @@ from app.services.documents import Documents
 from app.services.execution import Execution
 from app.services.jobs import Jobs
 from app.services.ringing import Ringing
+from app.services.settling import Settling
 from app.services.sweeping import Sweeping
 from app.services.tenants import Tenants
 from app.services.uploads import Uploads
@@ -104,6 +105,7 @@ def _worker(
     execution = Execution(
         database=store.database,
         leases=store.leases,
+        settling=Settling(store.leases),
         handlers={handler.kind: handler for handler in handlers},
         ringing=ringing,
         metrics=metrics,

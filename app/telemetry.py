@@ -3,12 +3,36 @@
 import logging
 import sys
 import time
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import MappingProxyType
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from structlog.typing import EventDict
 
 FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 SLOW = (0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindMetrics:
+    """The series of one job kind, looked up once: the look-up costs several times the count."""
+
+    pickup_seconds: Histogram
+    job_seconds: Histogram
+    finished: Mapping[str, Counter]
+    """By outcome."""
+
+
+class _Finished(dict[str, Counter]):
+    def __init__(self, counter: Counter, *, kind: str) -> None:
+        self._counter = counter
+        self._kind = kind
+
+    def __missing__(self, outcome: str) -> Counter:
+        return self.setdefault(outcome, self._counter.labels(self._kind, outcome))
 
 
 class Metrics:
@@ -42,8 +66,18 @@ class Metrics:
         self._loop_age = Gauge(
             "daira_loop_last_success_seconds", "Since a background loop last succeeded", ["loop"], registry=registry
         )
+        self._kinds: dict[str, KindMetrics] = {}
         self._succeeded: dict[str, float] = {}
         self._silent_after: dict[str, float] = {}
+
+    def of_kind(self, kind: str) -> KindMetrics:
+        if kind not in self._kinds:
+            self._kinds[kind] = KindMetrics(
+                pickup_seconds=self.pickup_seconds.labels(kind),
+                job_seconds=self.job_seconds.labels(kind),
+                finished=_Finished(self.finished, kind=kind),
+            )
+        return self._kinds[kind]
 
     def loop_started(self, loop: str, *, silent_after: float) -> None:
         """`silent_after` (seconds): without a success for longer, the loop counts as dead."""
@@ -67,12 +101,27 @@ class Metrics:
         return generate_latest(self.registry)
 
 
+_bound: ContextVar[Mapping[str, object]] = ContextVar("bound", default=MappingProxyType({}))
+
+
+def bind_events(**fields: object) -> None:
+    """Every event of this task, and of those that it starts, has these fields from now on.
+
+    In one context variable, where structlog takes one for each field: this is done for every job.
+    """
+    _bound.set(fields)
+
+
+def _with_bound(_logger: object, _method: str, event: EventDict) -> EventDict:
+    return {**_bound.get(), **event}
+
+
 def set_up_logging(*, level: str, human: bool) -> None:
     """One line an event: JSON, or coloured for a terminal."""
     render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if human else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            _with_bound,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,

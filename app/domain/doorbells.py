@@ -1,7 +1,7 @@
 """A doorbell says that a job may be due, and nothing else about it."""
 
 import json
-from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from app.domain.errors import Invalid
@@ -11,8 +11,7 @@ MESSAGE_LIMIT = 1024
 """Bytes; a genuine message has at most 150."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Ring:
+class Ring(NamedTuple):
     tenant_id: TenantId
     job_id: JobId
 

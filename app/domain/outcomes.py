@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_never
 
-from app.domain.jobs import CANCELLED, AttemptOutcome, JobError, JobState
-from app.domain.leases import ClaimedJob, Lease, Settlement
+from app.domain.jobs import CANCELLED, AttemptOutcome, JobError, JobState, Progress
+from app.domain.leases import ClaimedJob, Settlement
 
 BACKOFF = timedelta(seconds=2)
 BACKOFF_CAP = timedelta(minutes=10)
 BACKOFF_FLOOR = timedelta(seconds=1)
+NO_DELAY = timedelta()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,37 +57,30 @@ def backoff(failures: int, *, jitter: float) -> timedelta:
     return max(BACKOFF_FLOOR, full * (0.5 + 0.5 * jitter))
 
 
-def settlement(job: ClaimedJob, ending: Ending, *, jitter: float) -> Settlement:
-    lease = job.lease
+def settlement(job: ClaimedJob, ending: Ending, *, jitter: float, progress: Progress | None = None) -> Settlement:
+    """`progress`: how far the attempt had come."""
+    if isinstance(ending, Retry) and job.failures + 1 >= job.max_attempts:
+        ending = Fail(ending.reason)
+    state, outcome, error, delay = _verdict(job, ending, jitter=jitter)
+    return Settlement(lease=job.lease, state=state, outcome=outcome, error=error, delay=delay, progress=progress)
+
+
+def _verdict(
+    job: ClaimedJob, ending: Ending, *, jitter: float
+) -> tuple[JobState, AttemptOutcome, JobError | None, timedelta]:
     match ending:
         case Done():
-            return Settlement(lease=lease, state=JobState.DONE, outcome=AttemptOutcome.DONE)
-        case Retry():
-            return _retry(job, ending, jitter=jitter)
+            return JobState.DONE, AttemptOutcome.DONE, None, NO_DELAY
         case Fail(reason) if reason == CANCELLED:
-            return Settlement(lease=lease, state=JobState.CANCELLED, outcome=AttemptOutcome.CANCELLED, error=reason)
+            return JobState.CANCELLED, AttemptOutcome.CANCELLED, reason, NO_DELAY
         case Fail(reason):
-            return _failed(lease, reason)
+            return JobState.FAILED, AttemptOutcome.FAIL, reason, NO_DELAY
+        case Retry(reason, after):
+            delay = backoff(job.failures, jitter=jitter) if after is None else after
+            return JobState.QUEUED, AttemptOutcome.RETRY, reason, max(delay, BACKOFF_FLOOR)
         case Snooze(after, reason):
-            return _queued(lease, AttemptOutcome.SNOOZE, delay=max(after, BACKOFF_FLOOR), error=reason)
+            return JobState.QUEUED, AttemptOutcome.SNOOZE, reason, max(after, BACKOFF_FLOOR)
         case Release():
-            return _queued(lease, AttemptOutcome.RELEASE)
+            return JobState.QUEUED, AttemptOutcome.RELEASE, None, NO_DELAY
         case _:
             assert_never(ending)
-
-
-def _retry(job: ClaimedJob, ending: Retry, *, jitter: float) -> Settlement:
-    if job.failures + 1 >= job.max_attempts:
-        return _failed(job.lease, ending.reason)
-    delay = backoff(job.failures, jitter=jitter) if ending.after is None else ending.after
-    return _queued(job.lease, AttemptOutcome.RETRY, delay=max(delay, BACKOFF_FLOOR), error=ending.reason)
-
-
-def _failed(lease: Lease, reason: JobError) -> Settlement:
-    return Settlement(lease=lease, state=JobState.FAILED, outcome=AttemptOutcome.FAIL, error=reason)
-
-
-def _queued(
-    lease: Lease, outcome: AttemptOutcome, *, delay: timedelta = timedelta(), error: JobError | None = None
-) -> Settlement:
-    return Settlement(lease=lease, state=JobState.QUEUED, outcome=outcome, delay=delay, error=error)

@@ -3,9 +3,10 @@
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol
@@ -21,7 +22,8 @@ from app.ports.database import Database
 from app.ports.handlers import Handler, Reporter
 from app.ports.leases import Leases
 from app.services.ringing import Ringing
-from app.telemetry import Metrics
+from app.services.settling import Settling
+from app.telemetry import Metrics, bind_events
 
 log = structlog.get_logger()
 
@@ -61,6 +63,7 @@ class Hold(Reporter, Protocol):
 class Execution:
     database: Database
     leases: Leases
+    settling: Settling
     handlers: Mapping[str, Handler]
     ringing: Ringing
     metrics: Metrics
@@ -71,20 +74,19 @@ class Execution:
     async def claim(self, rings: Sequence[Ring], *, kinds: frozenset[str]) -> list[ClaimedJob]:
         """Answer doorbells; those whose job is not ours to run are done with."""
         claims = await self.leases.claim(rings, worker=self.worker, lease=self.lease, kinds=kinds)
-        for claim in claims:
-            self.metrics.claims.labels(claim.outcome).inc()
+        for outcome, count in Counter(claim.outcome for claim in claims).items():
+            self.metrics.claims.labels(outcome).inc(count)
         return [claim.job for claim in claims if claim.job is not None]
 
     async def run(self, job: ClaimedJob, hold: Hold) -> None:
         """One attempt, from the handler's start to the settled row."""
-        lease = job.lease
-        structlog.contextvars.bind_contextvars(
-            tenant_id=lease.tenant_id, job_id=str(lease.job_id), attempt=lease.attempt, kind=job.kind
-        )
-        self.metrics.pickup_seconds.labels(job.kind).observe(job.waited.total_seconds())
+        tenant_id, job_id, attempt = job.lease
+        bind_events(tenant_id=tenant_id, job_id=str(job_id), attempt=attempt, kind=job.kind)
+        metrics = self.metrics.of_kind(job.kind)
+        metrics.pickup_seconds.observe(job.waited.total_seconds())
         started = time.monotonic()
         ending = await self._work(job, hold)
-        self.metrics.job_seconds.labels(job.kind).observe(time.monotonic() - started)
+        metrics.job_seconds.observe(time.monotonic() - started)
         if hold.interruption is not Interruption.LEASE_LOST:
             await self._settle(job, ending, hold)
 
@@ -105,7 +107,7 @@ class Execution:
         """Try until it is known: a result that cost minutes is not thrown away for a restart of the database."""
         while hold.interruption is not Interruption.LEASE_LOST:
             jitter = random.random()  # noqa: S311 - spreads retries, guards nothing
-            end = replace(settlement(job, ending, jitter=jitter), progress=hold.progress)
+            end = settlement(job, ending, jitter=jitter, progress=hold.progress)
             try:
                 with hold.settling():
                     held = await self._write(end, ending)
@@ -126,7 +128,7 @@ class Execution:
     async def _write(self, end: Settlement, ending: Ending) -> bool:
         """The settlement, and the results in the same transaction; False when the lease is lost."""
         if not isinstance(ending, Done) or ending.apply is None:
-            return (await self.leases.settle([end]))[0]
+            return await self.settling.settle(end)
         async with self.database.begin(end.lease.tenant_id) as tx:
             # The fence first: if it does not hold, no result may be written.
             if not await tx.jobs.settle(end):
@@ -140,7 +142,7 @@ class Execution:
         return True
 
     async def _settled(self, job: ClaimedJob, end: Settlement) -> None:
-        self.metrics.finished.labels(job.kind, end.outcome).inc()
+        self.metrics.of_kind(job.kind).finished[end.outcome].inc()
         log.info("job_settled", outcome=end.outcome, error=end.error and end.error.code)
         if end.state is JobState.QUEUED:
             ring = Ring(job.lease.tenant_id, job.lease.job_id)

@@ -32,7 +32,7 @@ class Heart:
         """`open_leases` is entered on the heart's own thread: a connection belongs to one loop."""
         self._open_leases = open_leases
         self._length = lease
-        self._holds: dict[Lease, JobHold] = {}
+        self._holds: set[JobHold] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._beat()), name="heart", daemon=True)
 
@@ -47,14 +47,14 @@ class Heart:
     def hold(self, lease: Lease, *, claimed_at: float) -> Iterator[JobHold]:
         """Beat for this lease for as long as the context lasts."""
         hold = JobHold(lease, claimed_at=claimed_at, length=self._length)
-        self._holds[lease] = hold
+        self._holds.add(hold)
         try:
             yield hold
         finally:
-            del self._holds[lease]
+            self._holds.remove(hold)
 
     def interrupt_all(self, why: Interruption) -> None:
-        for hold in list(self._holds.values()):
+        for hold in self._holds.copy():
             hold.interrupt(why)
 
     async def _beat(self) -> None:
@@ -65,7 +65,8 @@ class Heart:
 
     async def _tick(self, leases: Leases) -> None:
         now = monotonic()
-        holds = {lease: hold for lease, hold in dict(self._holds).items() if not _is_over(hold, now=now)}
+        # Copied in one step, for attempts begin and end on the other thread.
+        holds = {hold.lease: hold for hold in self._holds.copy() if not _is_over(hold, now=now)}
         pulses = [pulse for hold in holds.values() if (pulse := hold.pulse(now=now))]
         if not pulses:
             return

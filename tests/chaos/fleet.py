@@ -83,14 +83,16 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet(cloned: Cloned, *, queue_url: str, workers: int = 4, **settings: str) -> AsyncIterator[Fleet]:
+async def fleet(
+    cloned: Cloned, *, queue_url: str, workers: int = 4, lanes: str = "ocr=32", **settings: str
+) -> AsyncIterator[Fleet]:
     env = environment(
         DAIRA_DATABASE_URL=cloned.app_url,
         DAIRA_QUEUE_URL=queue_url,
         DAIRA_BLOB_URL="memory://",
         DAIRA_ROLE="worker",
         DAIRA_OCR="null",
-        DAIRA_LANES="ocr=32",
+        DAIRA_LANES=lanes,
         DAIRA_SWEEP_SECONDS="5",
         **settings,
     )

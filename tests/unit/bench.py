@@ -22,6 +22,7 @@ from app.ports.handlers import Reporter
 from app.ports.leases import Leases
 from app.services.execution import Execution
 from app.services.ringing import Ringing
+from app.services.settling import Settling
 from app.services.sweeping import Sweeping
 from app.telemetry import Metrics
 from app.worker.consumer import Consumer
@@ -105,6 +106,7 @@ class Bench:
         return Execution(
             database=database or self.rig.database,
             leases=leases or self.rig.leases,
+            settling=Settling(leases or self.rig.leases),
             handlers={KIND: self.handler},
             ringing=self.ringing,
             metrics=self.metrics,

@@ -8,8 +8,9 @@ from datetime import timedelta
 import asyncpg
 
 from app.adapters.postgres.engine import Engine, listen, reachable
-from app.domain.doorbells import Ring, ring
+from app.domain.doorbells import Ring
 from app.domain.errors import Invalid, Unavailable
+from app.domain.ids import tenant_id
 from app.ports.doorbell import Delivery
 
 # One bell for a job is enough, and the sooner one counts. Sorted, or concurrent batches deadlock.
@@ -94,7 +95,7 @@ class PostgresDoorbell:
         deliveries = []
         for row in await self._engine.call(TAKE, self._lane, limit):
             try:
-                deliveries.append(Delivery(ring=ring(row["tenant_id"], str(row["job_id"]))))
+                deliveries.append(Delivery(ring=Ring(tenant_id(row["tenant_id"]), row["job_id"])))
             except Invalid:
                 self._dropped(1)
         return deliveries

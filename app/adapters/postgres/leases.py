@@ -42,7 +42,7 @@ class PostgresLeases:
         # Of two for one lease the first counts: it ends the lease.
         first = {settlement.lease: settlement for settlement in reversed(settlements)}
         rows = await self._engine.call(SETTLE, *settle_arguments(list(first.values())))
-        held = {_lease(row, "attempt") for row in rows if row["held"]}
+        held = {(row["tenant_id"], row["job_id"], row["attempt"]) for row in rows if row["held"]}
         return [s is first[s.lease] and s.lease in held for s in settlements]
 
 
