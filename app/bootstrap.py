@@ -108,6 +108,7 @@ def _worker(
         settling=Settling(store.leases),
         handlers={handler.kind: handler for handler in handlers},
         ringing=ringing,
+        refill=sweeping.refill,
         metrics=metrics,
         worker=f"{socket.gethostname()}-{uuid4().hex[:8]}",
         lease=settings.lease,

@@ -1,28 +1,56 @@
-"""Claim, beat and settle cost less a tenant: each tenant gets its own slice of the arrays, once.
+"""Claim, beat and settle cost less a tenant, and a tenant's running jobs have a cap.
 
-They filtered all arrays anew for every tenant, and the claim prepared for outcomes that hardly ever come: now those
-have a statement of their own, run when there is one. At ten jobs a tenant a claim costs half, a settle two thirds.
-Their contracts are unchanged, so code of before runs on them and going back needs nothing.
+They filtered all arrays anew for every tenant, and the claim prepared for outcomes that hardly ever come: now each
+tenant gets its slice of the arrays, once, and those outcomes have a statement of their own, run when there is one. At
+ten jobs a tenant a claim costs half, a settle two thirds. Code of before runs on them: a column was added, no more.
+
+Where a tenant has a cap, the claim locks the tenant's row before it counts what runs, so no two count at once: a count
+without the lock admitted 20 where 2 were allowed. There is no counter that could drift: a job that is deleted, settled
+or past its lease is not counted from that moment. Who was left out is told `capped`, and is rung for when a job of the
+tenant ends, or by the sweeper, which rings for no more than have room.
 
 Joins are nested loops over the primary key, whatever the statistics say: a plan made while the table was small is
 kept, and a session may live for weeks.
 """
 
+from alembic import context
+
 from app.adapters.postgres.migrations import script
 
 revision = "20261129_2320"
-down_revision = "20261129_0902"
+down_revision = "20261129_2315"
 branch_labels = None
 depends_on = None
+
+CLAIM_SIGNATURE = "claim(text[], uuid[], text, interval, text[])"
 
 ATTRIBUTES = """language plpgsql volatile security invoker set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_column"""
 
+# How many jobs a tenant with a cap may begin now. Who waits for the lock counts what the other has claimed: each
+# statement of a volatile function sees all that was committed before it.
+ROOM = f"""
+create function daira.room(p_tenant text, p_lock boolean) returns int
+{ATTRIBUTES}
+declare
+    v_cap int;
+    v_running int;
+begin
+    if p_lock then
+        perform from daira.tenants t where t.tenant_id = p_tenant for no key update;
+    end if;
+    select t.max_running into v_cap from daira.tenants t where t.tenant_id = p_tenant;
+    select count(*) into v_running from daira.jobs x
+    where x.tenant_id = p_tenant and x.state = 'claimed' and x.kind is not null and x.lease_until >= clock_timestamp();
+    return greatest(0, v_cap - v_running);
+end $$
+"""
+
 CLAIM = f"""
-create or replace function daira.claim(p_tenants text[], p_jobs uuid[], p_worker text, p_lease interval, p_kinds text[])
+create function daira.claim(p_tenants text[], p_jobs uuid[], p_worker text, p_lease interval, p_kinds text[])
 returns table (tenant_id text, job_id uuid, outcome text, attempts int, kind text, document_id uuid, payload jsonb,
-               failures int, max_attempts int, traceparent text, waited interval)
+               failures int, max_attempts int, traceparent text, waited interval, capped boolean)
 {ATTRIBUTES}
 declare
     v_before text := current_setting('app.tenant_id', true);
@@ -30,6 +58,7 @@ declare
     v_tenant text;
     v_ids uuid[];
     v_active boolean;
+    v_cap int;
     v_ready uuid[];
 begin
     for v_tenant, v_ids in
@@ -37,7 +66,8 @@ begin
         where u.t <> '' group by u.t order by u.t
     loop
         perform set_config('app.tenant_id', v_tenant, true);
-        v_active := exists (select from daira.tenants where tenant_id = v_tenant and state = 'active');
+        select t.state = 'active', t.max_running into v_active, v_cap from daira.tenants t where t.tenant_id = v_tenant;
+        v_active := coalesce(v_active, false);
         select coalesce(array_agg(j.id) filter (where v_active and j.state = 'queued' and not j.cancel_requested
                                                   and j.run_after <= v_now and j.kind = any (p_kinds)), '{{}}')
           into v_ready
@@ -45,6 +75,9 @@ begin
             select x.id, x.kind, x.state, x.run_after, x.cancel_requested from daira.jobs x
             where x.tenant_id = v_tenant and x.id = u.id for update skip locked offset 0
           ) j;
+        if v_cap is not null and v_ready <> '{{}}' then
+            v_ready := v_ready[1:daira.room(v_tenant, p_lock => true)];
+        end if;
 
         return query
         update daira.jobs j
@@ -53,7 +86,7 @@ begin
           from unnest(v_ready) as u(id)
          where j.tenant_id = v_tenant and j.id = u.id
         returning v_tenant, j.id, 'claimed'::text, j.attempts, j.kind, j.document_id, j.payload, j.failures,
-                  j.max_attempts, j.traceparent, v_now - j.run_after;
+                  j.max_attempts, j.traceparent, v_now - j.run_after, v_cap is not null;
         continue when cardinality(v_ready) = cardinality(v_ids);
 
         -- The others, and what is to be done about them. Those that could be locked above still are.
@@ -67,6 +100,7 @@ begin
                 when j.run_after > v_now then 'not_due'
                 when not v_active then 'suspended'
                 when j.kind <> all (p_kinds) then 'unknown_kind'
+                when v_cap is not null then 'capped'
                 -- Let go by another just now: it was locked when it could have been claimed.
                 else 'missing_or_locked' end as outcome,
                 j.state = 'queued' as queued
@@ -80,6 +114,11 @@ begin
                set run_after = v_now + interval '60 seconds', ring_after = v_now + interval '65 seconds', rings = 0
               from judged d
              where d.outcome in ('unknown_kind', 'suspended') and j.tenant_id = v_tenant and j.id = d.id
+        ), capped as (
+            update daira.jobs j
+               set ring_after = v_now + interval '30 seconds'
+              from judged d
+             where d.outcome = 'capped' and j.tenant_id = v_tenant and j.id = d.id
         ), cancelled as (
             update daira.jobs j
                set state = 'cancelled', finished_at = v_now,
@@ -88,7 +127,7 @@ begin
              where d.outcome = 'cancelled' and d.queued and j.tenant_id = v_tenant and j.id = d.id
         )
         select v_tenant, d.id, d.outcome, null::int, null::text, null::uuid, null::jsonb, null::int, null::int,
-               null::text, null::interval
+               null::text, null::interval, null::boolean
         from judged d;
     end loop;
     perform set_config('app.tenant_id', coalesce(v_before, ''), true);
@@ -197,11 +236,110 @@ end $$
 """
 
 
+SWEEP = f"""
+create or replace function daira.sweep(p_tenants text[], p_limit int, p_kinds text[] default null)
+returns table (tenant_id text, job_id uuid, kind text, expired boolean, due boolean)
+{ATTRIBUTES}
+declare
+    v_before text := current_setting('app.tenant_id', true);
+    v_now timestamptz := clock_timestamp();
+    -- An early pass, for an idle worker with an empty queue, does not wait for the next ring to be due.
+    v_horizon timestamptz := case when p_kinds is null then v_now else 'infinity' end;
+    v_lost jsonb := '{{"code": "worker_lost", "message": "the worker stopped renewing its lease: killed or cut off"}}';
+    v_cancelled jsonb := '{{"code": "cancelled", "message": "cancelled on request"}}';
+    v_tenant text;
+    v_is_lost boolean;
+    v_is_due boolean;
+    v_active boolean;
+    v_limit int;
+begin
+    for v_tenant in select distinct u.t from unnest(p_tenants) as u(t) where u.t <> '' order by 1
+    loop
+        perform set_config('app.tenant_id', v_tenant, true);
+        -- Most tenants have nothing, and one probe tells: a tenth of what starting the statements below costs.
+        perform from daira.jobs x where x.state in ('queued', 'claimed') and x.kind is not null limit 1;
+        continue when not found;
+        select exists (select from daira.jobs x where x.tenant_id = v_tenant and x.state = 'claimed'
+                          and x.kind is not null and x.lease_until < v_now),
+               exists (select from daira.jobs x where x.tenant_id = v_tenant and x.state = 'queued'
+                          and x.ring_after is not null and x.ring_after <= v_horizon)
+          into v_is_lost, v_is_due;
+        if v_is_lost then return query
+        with lost as materialized (
+            select x.id, x.attempts, x.claimed_by, x.started_at, case
+                when x.cancel_requested then 'cancelled'
+                when x.expiries + 1 >= 3 then 'failed'
+                else 'queued' end as final
+            from daira.jobs x
+            where x.tenant_id = v_tenant and x.state = 'claimed' and x.kind is not null and x.lease_until < v_now
+            order by x.id for update skip locked
+        ), ended as (
+            update daira.jobs j
+               set state = l.final, expiries = j.expiries + 1, claimed_by = null, lease_until = null, progress = null,
+                   last_error = case l.final when 'cancelled' then v_cancelled else v_lost end,
+                   run_after = case l.final when 'queued' then v_now else j.run_after end,
+                   ring_after = v_now + interval '30 seconds', rings = 0,
+                   finished_at = case l.final when 'queued' then null else v_now end
+              from lost l
+             where j.tenant_id = v_tenant and j.id = l.id
+            returning j.id, j.kind, l.final
+        ), noted as (
+            insert into daira.job_attempts (tenant_id, job_id, attempt, worker, started_at, finished_at, outcome, error)
+            select v_tenant, l.id, l.attempts, l.claimed_by, l.started_at, v_now, 'expired', v_lost from lost l
+        )
+        select v_tenant, e.id, e.kind, true, e.final = 'queued' from ended e;
+        end if;
+
+        continue when not v_is_due;
+        -- A tenant with a cap is rung for what has room: its other jobs wait, and cost nothing meanwhile.
+        select t.state = 'active', case when t.max_running is null then p_limit
+                                        else least(p_limit, daira.room(v_tenant, p_lock => false)) end
+          into v_active, v_limit from daira.tenants t where t.tenant_id = v_tenant;
+        continue when not coalesce(v_active, false) or v_limit = 0;
+
+        return query
+        with found as materialized (
+            select x.id from daira.jobs x
+            where x.tenant_id = v_tenant and x.state = 'queued' and x.ring_after is not null
+              -- Less, not equal: what was given back just above is returned already.
+              and x.run_after < v_now
+              and x.ring_after <= v_horizon and (p_kinds is null or x.kind = any (p_kinds))
+            order by x.ring_after limit v_limit for update skip locked
+        ), bumped as (
+            update daira.jobs j
+               set rings = least(j.rings + 1, 30),
+                   ring_after = v_now + least(interval '15 minutes', interval '30 seconds' * 2 ^ least(j.rings, 10))
+                                * (1 + random() * 0.25)
+              from found f
+             where j.tenant_id = v_tenant and j.id = f.id
+            returning j.id, j.kind
+        )
+        select v_tenant, b.id, b.kind, false, true from bumped b;
+    end loop;
+    perform set_config('app.tenant_id', coalesce(v_before, ''), true);
+end $$
+"""
+
+
 def upgrade() -> None:
     script("set local lock_timeout = '5s'")
-    for function in (CLAIM, BEAT, SETTLE):
+    script(f"drop function daira.{CLAIM_SIGNATURE}")
+    for function in (ROOM, CLAIM, BEAT, SETTLE, SWEEP):
         script(function)
+    _grant(CLAIM_SIGNATURE, "room(text, boolean)")
 
 
 def downgrade() -> None:
-    """Nothing: see above."""
+    before = context.script.get_revision("20261129_0902").module
+    script(f"drop function daira.{CLAIM_SIGNATURE}")
+    script(before.CLAIM)
+    _grant(CLAIM_SIGNATURE)
+    for function in (before.BEAT, before.SETTLE, before.SWEEP):
+        script(function.replace("create function", "create or replace function"))
+    script("drop function daira.room(text, boolean)")
+
+
+def _grant(*functions: str) -> None:
+    for function in functions:
+        script(f"revoke all on function daira.{function} from public")
+        script(f"grant execute on function daira.{function} to daira_app")

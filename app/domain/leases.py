@@ -32,6 +32,8 @@ class ClaimOutcome(StrEnum):
     CANCELLED = "cancelled"
     UNKNOWN_KIND = "unknown_kind"
     """A newer web, an older worker: it was put off, at no cost to the job."""
+    CAPPED = "capped"
+    """The tenant runs as many as it may: rung for again when one of them ends."""
     SUSPENDED = "suspended"
     """The tenant is: put off likewise."""
     MISSING_OR_LOCKED = "missing_or_locked"
@@ -50,6 +52,8 @@ class ClaimedJob:
     traceparent: str | None
     waited: timedelta
     """From when it was due to the claim, by the database's clock."""
+    capped: bool = False
+    """The tenant's running jobs have a cap: when this one ends, another may be waiting for its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

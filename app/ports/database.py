@@ -11,7 +11,7 @@ from app.domain.jobs import Attempt, Job, JobState, NewJob
 from app.domain.keys import ApiKey
 from app.domain.leases import Settlement
 from app.domain.pages import Page
-from app.domain.tenants import Tenant, TenantState
+from app.domain.tenants import Limits, Tenant, TenantState
 
 
 class Database(Protocol):
@@ -52,6 +52,10 @@ class TenantRow(Protocol):
 
     async def set_state(self, state: TenantState) -> bool:
         """False when there is no such tenant."""
+        ...
+
+    async def set_limits(self, limits: Limits) -> bool:
+        """All of them; False when there is no such tenant."""
         ...
 
 

@@ -15,6 +15,7 @@ import structlog
 
 from app.domain.doorbells import Ring
 from app.domain.errors import DocumentFault, Unavailable
+from app.domain.ids import TenantId
 from app.domain.jobs import CANCELLED, JobError, JobState, Progress
 from app.domain.leases import ClaimedJob, Settlement
 from app.domain.outcomes import Done, Ending, Fail, Release, Retry, settlement
@@ -37,6 +38,12 @@ class Interruption(StrEnum):
     LEASE_LOST = "lease_lost"
     CANCELLED = "cancelled"
     STOPPING = "stopping"
+
+
+class Refill(Protocol):
+    async def __call__(self, tenant_id: TenantId) -> None:
+        """A place of this tenant has become free."""
+        ...
 
 
 class Hold(Reporter, Protocol):
@@ -66,6 +73,7 @@ class Execution:
     settling: Settling
     handlers: Mapping[str, Handler]
     ringing: Ringing
+    refill: Refill
     metrics: Metrics
     worker: str
     """The name under which jobs are claimed, for people to read."""
@@ -147,6 +155,8 @@ class Execution:
         if end.state is JobState.QUEUED:
             ring = Ring(job.lease.tenant_id, job.lease.job_id)
             await self.ringing.ring([(job.kind, ring)], delay=end.delay)
+        if job.capped:
+            await self.refill(job.lease.tenant_id)
 
 
 def _interrupted(why: Interruption | None) -> Ending:

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 import structlog
 
+from app.domain.errors import Unavailable
+from app.domain.ids import TenantId
 from app.domain.jobs import AttemptOutcome
+from app.domain.lanes import LANE_OF_KIND
 from app.ports.sweeps import Sweeps, Swept
 from app.services.ringing import Ringing
 from app.telemetry import Metrics
@@ -40,6 +43,13 @@ class Sweeping:
             if not found or early is not None or len(tenants) < TENANTS_AT_A_TIME:
                 break
         return rung
+
+    async def refill(self, tenant_id: TenantId) -> None:
+        """A job of a tenant with a cap has ended: ring for one that waits for its place."""
+        try:
+            await self._ring(await self.sweeps.sweep([tenant_id], limit=1, early=frozenset(LANE_OF_KIND)))
+        except Unavailable as error:  # the sweep finds the free place as well, only later
+            log.warning("refill_failed", tenant_id=tenant_id, reason=str(error))
 
     async def full_pass(self) -> int:
         """Every tenant of the registry, due or not: finds what a blind scout missed, and raises the alarm for it."""

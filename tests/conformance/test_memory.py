@@ -9,6 +9,7 @@ from app.adapters.memory.doorbell import MemoryDoorbell
 from app.ports.blobs import Blobs
 from app.ports.doorbell import Doorbell
 from tests.conformance.blobs_suite import BlobsSuite
+from tests.conformance.caps_suite import CapsSuite
 from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.documents_suite import DocumentsSuite
 from tests.conformance.doorbell_suite import DoorbellSuite, drained, new_rings, waiting
@@ -47,6 +48,10 @@ class TestMemoryDocuments(DocumentsSuite):
 
 
 class TestMemoryJobs(JobsSuite):
+    pass
+
+
+class TestMemoryCaps(CapsSuite):
     pass
 
 

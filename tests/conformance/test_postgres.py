@@ -9,10 +9,12 @@ import pytest
 
 from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.leases import CLAIM
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, tenant_id, uuid7
 from app.domain.leases import ClaimOutcome
 from app.ports.doorbell import Doorbell
+from tests.conformance.caps_suite import CapsSuite, capped
 from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.documents_suite import DocumentsSuite
 from tests.conformance.doorbell_suite import DoorbellSuite
@@ -22,7 +24,7 @@ from tests.conformance.leases_suite import LeasesSuite
 from tests.conformance.sweeps_suite import SweepsSuite
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
-from tests.support.rig import Rig, done, new_page, ring_of
+from tests.support.rig import LEASE, Rig, done, new_page, ring_of
 
 
 @pytest.fixture
@@ -83,6 +85,21 @@ class TestPostgresDocuments(DocumentsSuite):
 
 class TestPostgresJobs(JobsSuite):
     pass
+
+
+class TestPostgresCaps(CapsSuite):
+    async def test_a_claim_waits_for_one_whose_count_it_must_see(self, rig: Rig, cloned: Cloned) -> None:
+        """Each counting for itself, both would find room."""
+        tenant = await capped(rig, 1)
+        first, second = await rig.enqueue(tenant), await rig.enqueue(tenant)
+        async with administer(cloned.app_url) as other:
+            async with other.transaction():
+                (row,) = await other.fetch(CLAIM, [tenant], [first.id], "other", LEASE, [first.kind])
+                assert row["outcome"] == ClaimOutcome.CLAIMED
+                rival = asyncio.create_task(rig.claim(ring_of(second)))
+                finished, _ = await asyncio.wait({rival}, timeout=0.3)
+                assert not finished
+            assert (await rival).outcome is ClaimOutcome.CAPPED
 
 
 class TestPostgresLeases(LeasesSuite):

@@ -9,6 +9,7 @@ import pytest
 from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine
 from app.ports.doorbell import Doorbell
+from tests.conformance.caps_suite import CapsSuite
 from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.doorbell_suite import DoorbellSuite
 from tests.conformance.jobs_suite import JobsSuite
@@ -52,6 +53,10 @@ class TestJobsThroughPgBouncer(JobsSuite):
 
 
 class TestLeasesThroughPgBouncer(LeasesSuite):
+    pass
+
+
+class TestCapsThroughPgBouncer(CapsSuite):
     pass
 
 

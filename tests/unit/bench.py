@@ -109,6 +109,7 @@ class Bench:
             settling=Settling(leases or self.rig.leases),
             handlers={KIND: self.handler},
             ringing=self.ringing,
+            refill=self.sweeping.refill,
             metrics=self.metrics,
             worker="worker",
             lease=self.lease,

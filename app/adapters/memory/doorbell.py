@@ -1,19 +1,23 @@
-"""A lane's queue in memory: each bell goes to one caller, and no bell is lost by a cancelled wait."""
+"""A lane's queue in memory: tenants are served in turn, each bell goes to one caller, a cancelled wait loses none."""
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 
 from app.domain.doorbells import Ring
+from app.domain.ids import TenantId
 from app.ports.doorbell import Delivery
 
 
 class MemoryDoorbell:
     def __init__(self) -> None:
-        self._bells: list[tuple[float, int, Ring]] = []
+        self._bells: dict[TenantId, deque[Ring]] = {}
+        """Those that are due. The dict's order is that of service: who was served goes to the end."""
+        self._later: list[tuple[float, int, Ring]] = []
         """A heap: when each bell is due by the loop's clock, then in the order of ringing."""
         self._order = count()
         self._rung = asyncio.Event()
@@ -22,7 +26,7 @@ class MemoryDoorbell:
     async def ring(self, rings: Sequence[Ring], *, delay: timedelta = timedelta()) -> None:
         due = _now() + delay.total_seconds()
         for ring in rings:
-            heapq.heappush(self._bells, (due, next(self._order), ring))
+            heapq.heappush(self._later, (due, next(self._order), ring))
         self._wake()
 
     async def answer(self, *, limit: int, wait: timedelta) -> list[Delivery]:
@@ -43,13 +47,17 @@ class MemoryDoorbell:
         """Always there."""
 
     def _take(self, limit: int) -> list[Delivery]:
+        while self._later and self._later[0][0] <= _now():
+            ring = heapq.heappop(self._later)[2]
+            self._bells.setdefault(ring.tenant_id, deque()).append(ring)
         taken: list[Delivery] = []
-        while not self._stopped and len(taken) < limit and self._is_due():
-            taken.append(Delivery(ring=heapq.heappop(self._bells)[2]))
+        while not self._stopped and self._bells and len(taken) < limit:
+            tenant = next(iter(self._bells))
+            bells = self._bells.pop(tenant)
+            taken.append(Delivery(ring=bells.popleft()))
+            if bells:
+                self._bells[tenant] = bells
         return taken
-
-    def _is_due(self) -> bool:
-        return bool(self._bells) and self._bells[0][0] <= _now()
 
     def _wake(self) -> None:
         self._rung.set()
@@ -57,7 +65,7 @@ class MemoryDoorbell:
 
     async def _wait_until(self, end: float) -> None:
         """Until the next ring, the end of a delay, or `end`."""
-        rung, next_due = self._rung, min((bell[0] for bell in self._bells[:1]), default=end)
+        rung, next_due = self._rung, min((bell[0] for bell in self._later[:1]), default=end)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(min(end, next_due)):
                 await rung.wait()

@@ -1,5 +1,6 @@
 """Claim, beat and settle on the memory store, one tenant at a time."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -66,8 +67,12 @@ def _claim(tables: Tables, ring: Ring, terms: Terms, *, now: datetime) -> Claim:
     if row.job.state is not JobState.QUEUED:
         return Claim(ring=ring, outcome=_outcome_of(row.job.state))
     outcome = _judge(row, suspended=_is_suspended(tables), kinds=terms.kinds, now=now)
+    room = transitions.room(tables, now=now)
+    if outcome is ClaimOutcome.CLAIMED and not room:
+        outcome = ClaimOutcome.CAPPED
     tables.jobs[ring.job_id] = after = _after(row, outcome, terms, now=now)
-    job = _handed_out(after, waited=now - row.job.run_after) if outcome is ClaimOutcome.CLAIMED else None
+    waited, is_capped = now - row.job.run_after, room < math.inf
+    job = _handed_out(after, waited=waited, capped=is_capped) if outcome is ClaimOutcome.CLAIMED else None
     return Claim(ring=ring, outcome=outcome, job=job)
 
 
@@ -94,6 +99,8 @@ def _after(row: JobRow, outcome: ClaimOutcome, terms: Terms, *, now: datetime) -
     match outcome:
         case ClaimOutcome.CLAIMED:
             return transitions.claimed(row, worker=terms.worker, lease=terms.lease, now=now)
+        case ClaimOutcome.CAPPED:
+            return transitions.capped(row, now=now)
         case ClaimOutcome.CANCELLED:
             return transitions.cancelled(row, now=now)
         case ClaimOutcome.SUSPENDED | ClaimOutcome.UNKNOWN_KIND:
@@ -102,7 +109,7 @@ def _after(row: JobRow, outcome: ClaimOutcome, terms: Terms, *, now: datetime) -
             return row
 
 
-def _handed_out(row: JobRow, *, waited: timedelta) -> ClaimedJob:
+def _handed_out(row: JobRow, *, waited: timedelta, capped: bool) -> ClaimedJob:
     job = transitions.copied(row.job)
     return ClaimedJob(
         lease=Lease(tenant_id=job.tenant_id, job_id=job.id, attempt=job.attempts),
@@ -113,6 +120,7 @@ def _handed_out(row: JobRow, *, waited: timedelta) -> ClaimedJob:
         max_attempts=job.max_attempts,
         traceparent=job.traceparent,
         waited=waited,
+        capped=capped,
     )
 
 

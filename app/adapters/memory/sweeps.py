@@ -35,9 +35,11 @@ class MemorySweeps:
             async with self._store.writing(tenant) as tables:
                 now = self._store.now()
                 # Found before the lost ones are queued again: those are rung already in this pass.
-                unheard = _unheard(tables, now, early)[:limit]
+                unheard = _unheard(tables, now, early)
                 swept += [_expire(tables, row, now=now) for row in _lost(tables, now)]
-                swept += [self._ring_again(tables, row, now=now) for row in unheard]
+                # A tenant with a cap is rung for what has room: its other jobs wait, and cost nothing meanwhile.
+                room = int(min(limit, transitions.room(tables, now=now)))
+                swept += [self._ring_again(tables, row, now=now) for row in unheard[:room]]
         return swept
 
     async def backlog(self) -> list[Backlog]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from app.adapters.memory.store import Session
-from app.domain.tenants import Tenant, TenantState
+from app.domain.tenants import Limits, Tenant, TenantState
 
 
 class MemoryTenantRow:
@@ -25,4 +25,11 @@ class MemoryTenantRow:
         if tables.tenant is None:
             return False
         tables.tenant = replace(tables.tenant, state=state)
+        return True
+
+    async def set_limits(self, limits: Limits) -> bool:
+        tables = await self._session.writing()
+        if tables.tenant is None:
+            return False
+        tables.tenant = replace(tables.tenant, limits=limits)
         return True

@@ -1,5 +1,6 @@
 """From one job row to the next: what each event makes of it, decided without a store."""
 
+import math
 from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -75,6 +76,20 @@ def claimed(row: JobRow, *, worker: str, lease: timedelta, now: datetime) -> Job
         progress=None,
     )
     return replace(row, job=job, rings=0)
+
+
+def room(tables: Tables, *, now: datetime) -> float:
+    """How many jobs the tenant may begin: infinite without a cap."""
+    cap = None if tables.tenant is None else tables.tenant.limits.max_running
+    if cap is None:
+        return math.inf
+    jobs = (row.job for row in tables.jobs.values())
+    running = sum(job.lease_until is not None and job.lease_until >= now for job in jobs)
+    return max(0, cap - running)
+
+
+def capped(row: JobRow, *, now: datetime) -> JobRow:
+    return replace(row, ring_after=now + RING_AGAIN)
 
 
 def put_off(row: JobRow, *, now: datetime) -> JobRow:

@@ -13,31 +13,15 @@ from app.domain.errors import Invalid, Unavailable
 from app.domain.ids import tenant_id
 from app.ports.doorbell import Delivery
 
-# One bell for a job is enough, and the sooner one counts. Sorted, or concurrent batches deadlock.
-RING = """
-with rung as (
-    insert into daira.doorbells (lane, tenant_id, job_id, due_at)
-    select $1, u.t, u.j, now() + $4 from unnest($2::text[], $3::uuid[]) as u(t, j) group by u.t, u.j order by u.t, u.j
-    on conflict (lane, tenant_id, job_id) do update set due_at = least(doorbells.due_at, excluded.due_at)
-)
-select pg_notify($5, '')
-"""
-
-# Taken is gone: each bell wakes one worker, and a worker that dies with it costs one sweep.
-TAKE = """
-delete from daira.doorbells d using (
-    select x.tenant_id, x.job_id from daira.doorbells x
-    where x.lane = $1 and x.due_at <= now() order by x.due_at limit $2 for update skip locked
-) t
-where d.lane = $1 and d.tenant_id = t.tenant_id and d.job_id = t.job_id
-returning d.tenant_id, d.job_id
-"""
-
-NEXT_DUE = "select extract(epoch from min(due_at) - now())::float8 as wait from daira.doorbells where lane = $1"
+RING = "select daira.ring($1, $2, $3, $4), pg_notify($5, '')"
+ANSWER = "select * from daira.answer($1, $2)"
 
 POLL = timedelta(seconds=5)
 """Between looks at the table without a notification: the backstop for one that was lost."""
 
+
+SOON = 0.01
+"""Seconds: the shortest wait."""
 
 PING_EVERY, PING_TIMEOUT = 10, 3
 """Seconds: how soon the listener notices that nobody speaks to it any more."""
@@ -68,12 +52,13 @@ class PostgresDoorbell:
         deadline = asyncio.get_running_loop().time() + wait.total_seconds()
         while not self._quiet:
             self._heard.clear()
-            if taken := await self._take(limit):
+            taken, next_due = await self._take(limit)
+            if taken:
                 return taken
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 return []
-            await self._wait(min(left, await self._next_due()))
+            await self._wait(min(left, next_due))
         return []
 
     async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
@@ -91,19 +76,19 @@ class PostgresDoorbell:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
 
-    async def _take(self, limit: int) -> list[Delivery]:
+    async def _take(self, limit: int) -> tuple[list[Delivery], float]:
+        """The bells, or in how many seconds to look again."""
+        rows = await self._engine.call(ANSWER, self._lane, limit)
+        if rows[0]["job_id"] is None:
+            poll, wait = POLL.total_seconds(), rows[0]["wait"]
+            return [], poll if wait is None else min(poll, max(SOON, wait))
         deliveries = []
-        for row in await self._engine.call(TAKE, self._lane, limit):
+        for row in rows:
             try:
                 deliveries.append(Delivery(ring=Ring(tenant_id(row["tenant_id"]), row["job_id"])))
             except Invalid:
                 self._dropped(1)
-        return deliveries
-
-    async def _next_due(self) -> float:
-        (row,) = await self._engine.call(NEXT_DUE, self._lane)
-        poll = POLL.total_seconds()
-        return poll if row["wait"] is None else min(poll, max(0.01, row["wait"]))
+        return deliveries, SOON
 
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

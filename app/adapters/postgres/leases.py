@@ -84,6 +84,7 @@ def _claimed(row: asyncpg.Record) -> ClaimedJob:
         max_attempts=row["max_attempts"],
         traceparent=row["traceparent"],
         waited=row["waited"],
+        capped=row["capped"],
     )
 
 

@@ -49,6 +49,10 @@ tenants = Table(
     Column("tenant_id", Text, nullable=False),
     Column("state", Text, nullable=False, server_default=text("'active'")),
     _time("created_at", "now()"),
+    Column("max_running", Integer),
+    Column("max_queued", Integer),
+    Column("max_upload_bytes", BigInteger),
+    Column("requests_per_minute", Integer),
     PrimaryKeyConstraint("tenant_id", name="tenants_pkey"),
 )
 
@@ -208,7 +212,10 @@ doorbells = Table(
     Column("tenant_id", Text, nullable=False),
     Column("job_id", UUID, nullable=False),
     _time("due_at", "now()"),
+    Column("turn", BigInteger),
     PrimaryKeyConstraint("lane", "tenant_id", "job_id", name="doorbells_pkey"),
-    Index("doorbells_due", "lane", "due_at"),
+    Index("doorbells_turn", "lane", "turn", postgresql_where=text("turn is not null")),
+    Index("doorbells_of_tenant", "lane", "tenant_id", "turn", postgresql_where=text("turn is not null")),
+    Index("doorbells_due", "lane", "due_at", postgresql_where=text("turn is null")),
     prefixes=["UNLOGGED"],
 )
