@@ -121,6 +121,7 @@ def set_up_logging(*, level: str, human: bool) -> None:
     render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if human else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
+            structlog.contextvars.merge_contextvars,
             _with_bound,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
