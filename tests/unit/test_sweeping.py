@@ -9,9 +9,12 @@ from typing_extensions import override
 
 from app.adapters.memory.doorbell import MemoryDoorbell
 from app.domain.doorbells import Ring
+from app.domain.errors import Unavailable
 from app.domain.ids import TenantId
 from app.domain.jobs import FIRST_RING_GRACE, MAX_EXPIRIES, RING_AGAIN, RING_AGAIN_CAP, WORKER_LOST, JobState
 from app.domain.leases import ClaimOutcome
+from app.domain.tenants import Limits
+from app.ports.sweeps import Swept
 from app.services import sweeping
 from app.services.sweeping import Sweeping
 from tests.support.rig import KIND, LEASE, SECOND, Rig, ring_of
@@ -235,3 +238,30 @@ async def test_the_full_pass_raises_no_alarm_where_the_scout_sees(
     assert await bench.sweeping.full_pass() == 0
     assert len(await bench.rung()) == 5
     assert bench.count("daira_scout_missed_total") == 0
+
+
+async def test_the_end_of_a_job_rings_for_one_that_waits_for_its_place(bench: Bench) -> None:
+    tenant = await bench.rig.tenant()
+    async with bench.rig.database.begin(tenant) as tx:
+        assert await tx.tenant.set_limits(Limits(max_running=1))
+    running, *waiting = [await bench.rig.enqueue(tenant) for _ in range(3)]
+    await bench.rig.advance(SECOND)
+    assert (await bench.run(running)).state is JobState.DONE
+    assert await bench.rung() == [ring_of(waiting[0])]
+
+
+async def test_the_end_of_a_job_without_a_cap_rings_for_nobody(bench: Bench) -> None:
+    tenant = await bench.rig.tenant()
+    running, _ = [await bench.rig.enqueue(tenant) for _ in range(2)]
+    await bench.rig.advance(SECOND)
+    await bench.run(running)
+    assert await bench.rung() == []
+
+
+async def test_a_refill_that_fails_is_left_to_the_sweep(bench: Bench) -> None:
+    class Away(Wrong):
+        async def sweep(self, *_: object, **__: object) -> list[Swept]:
+            raise Unavailable("the database can't be reached")
+
+    await Away(bench).sweeping(bench).refill(TenantId("acme"))
+    assert await bench.rung() == []
