@@ -15,6 +15,7 @@ from app.telemetry import Metrics
 log = structlog.get_logger()
 
 TENANTS_AT_A_TIME = 500
+EVERY_TENANT = 10_000_000
 BUDGET = 5_000
 """Bells for a pass: more is left to the next one."""
 
@@ -57,12 +58,22 @@ class Sweeping:
         missed = 0
         names = await self.sweeps.tenants(after=None, limit=TENANTS_AT_A_TIME)
         while names:
-            missed += await self._ring(await self.sweeps.sweep(names, limit=BUDGET // TENANTS_AT_A_TIME))
+            found = await self.sweeps.sweep(names, limit=BUDGET // TENANTS_AT_A_TIME)
+            missed += await self._unseen(found)
+            await self._ring(found)
             names = await self.sweeps.tenants(after=names[-1], limit=TENANTS_AT_A_TIME)
         if missed:
             self.metrics.scout_missed.inc(missed)
             log.error("scout_missed_jobs", count=missed)
         return missed
+
+    async def _unseen(self, found: list[Swept]) -> int:
+        """How many of these jobs the scout can't see. Those that became due since its last look are no fault of it."""
+        if not found:
+            return 0
+        kinds = frozenset(swept.kind for swept in found)
+        seen = set(await self.sweeps.tenants_with_due_work(limit=EVERY_TENANT, early=kinds))
+        return sum(swept.due and swept.ring.tenant_id not in seen for swept in found)
 
     async def _ring(self, found: list[Swept]) -> int:
         for swept in found:

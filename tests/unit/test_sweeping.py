@@ -240,6 +240,22 @@ async def test_the_full_pass_raises_no_alarm_where_the_scout_sees(
     assert bench.count("daira_scout_missed_total") == 0
 
 
+async def test_what_became_due_since_the_scout_looked_is_no_alarm(bench: Bench) -> None:
+    class Earlier(Wrong):
+        """Sees nothing when it is asked first: there was nothing."""
+
+        async def tenants_with_due_work(self, *, limit: int, early: frozenset[str] | None = None) -> list[TenantId]:
+            if early is None:
+                return []
+            return await bench.rig.sweeps.tenants_with_due_work(limit=limit, early=early)
+
+    job = await bench.rig.enqueue(await bench.rig.tenant())
+    await bench.rig.advance(LOST)
+    assert await Earlier(bench).sweeping(bench).full_pass() == 0
+    assert await bench.rung() == [ring_of(job)]
+    assert bench.count("daira_scout_missed_total") == 0
+
+
 async def test_the_end_of_a_job_rings_for_one_that_waits_for_its_place(bench: Bench) -> None:
     tenant = await bench.rig.tenant()
     async with bench.rig.database.begin(tenant) as tx:
