@@ -85,11 +85,20 @@ class TestServerInTrouble:
         async with lane.doorbell() as doorbell:
             assert await answered(doorbell, wait=timedelta(seconds=1.5)) == []
 
-    async def test_a_full_server_refuses_bells(self, doorbell: RedisDoorbell, admin: Redis) -> None:
+    async def test_a_full_server_refuses_bells_and_lets_go_of_those_it_has(
+        self, doorbell: RedisDoorbell, admin: Redis
+    ) -> None:
+        rings = new_rings(3)
+        await doorbell.ring(rings[:2])
+        # To hand this one out is to write first.
+        await doorbell.ring(rings[2:], delay=timedelta(milliseconds=1))
+        await asyncio.sleep(0.01)
         await admin.config_set("maxmemory", "1")
         try:
             with pytest.raises(Unavailable, match="maxmemory"):
                 await doorbell.ring(new_rings())
+            # Only by letting them go can it become less full.
+            assert await collected(doorbell, 3, limit=1) == rings
         finally:
             await admin.config_set("maxmemory", "0")
 
@@ -142,7 +151,10 @@ class TestLogin:
                 await doorbell.ring(new_rings())
 
     async def test_a_user_needs_no_more_rights_than_these(self, lane: Lane, with_password: str, admin: Redis) -> None:
-        rights = "+@connection +evalsha +script|load +time +blmpop +lpop +lpush +rpush +ltrim +zadd +zrange +zrem"
+        rights = (
+            "+@connection +evalsha +script|load +time +blpop +rpush +del +exists +get +incrby +decrby"
+            " +zadd +zcard +zpopmin +zrange +zrem +zremrangebyrank"
+        )
         await command(admin, "ACL", "SETUSER", "worker", "-@all", "resetkeys", "~test-*", *rights.split())
         async with lane.doorbell(with_password.format("s3cret")) as doorbell:
             waiter, rings = await waiting(doorbell), new_rings()
@@ -197,7 +209,7 @@ class TestAddress:
     ) -> None:
         async with lane.doorbell(f"{server.url}?socket_timeout=0.1&decode_responses=yes") as doorbell:
             assert await answered(doorbell, wait=timedelta(seconds=0.5)) == []
-            await admin.rpush(lane.bells, HOSTILE["not text"])
+            await lane.forge(admin, HOSTILE["not text"])
             rings = new_rings()
             await doorbell.ring(rings)
             assert await collected(doorbell, 1) == rings

@@ -11,6 +11,7 @@ from uuid import uuid4
 import aioboto3
 import pytest
 from structlog.testing import capture_logs
+from typing_extensions import override
 
 from app.adapters.sqs.doorbell import SqsDoorbell
 from app.domain.doorbells import ring_message
@@ -98,6 +99,10 @@ class TestSqsDoorbell(DoorbellSuite):
     def _short_polls(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Closing waits for the last poll: five seconds for every second test would be minutes."""
         monkeypatch.setattr("app.adapters.sqs.doorbell.POLL", 1)
+
+    @override
+    def needs_fairness(self) -> None:
+        pytest.skip("SQS itself decides the order; what it needs for that, the message group, has tests of its own")
 
     async def test_what_is_no_doorbell_is_deleted_and_counted_and_its_batch_mates_delivered(
         self, doorbell: SqsDoorbell, raw: Raw, dropped: list[int]

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.adapters.sqs.batches import Entry, in_batches
 from app.adapters.sqs.doorbell import SqsDoorbell
@@ -86,6 +87,75 @@ async def test_an_unfair_queue_is_sent_no_message_group(scripted: Scripted) -> N
     async with opened("daira-ocr", url=scripted.url, fair=False) as doorbell:
         await doorbell.ring(new_rings())
     assert set(scripted.asked["SendMessageBatch"][0]["Entries"][0]) == {"Id", "MessageBody", "DelaySeconds"}
+
+
+def knows_no_groups(request: dict[str, Any]) -> object:
+    """As SQS did before fair queues, and some local servers do: each entry of a standard queue with one is refused."""
+    named = [entry["Id"] for entry in request["Entries"] if "MessageGroupId" in entry]
+    return {
+        "Successful": [{"Id": entry["Id"]} for entry in request["Entries"] if entry["Id"] not in named],
+        "Failed": [{"Id": name, "Code": "InvalidParameterValue", "SenderFault": True} for name in named],
+    }
+
+
+async def test_each_tenant_is_a_message_group_and_the_body_says_nothing_more(scripted: Scripted) -> None:
+    rings = new_rings(2) + new_rings(1, tenant="bolt")
+    async with opened("daira-ocr", url=scripted.url) as doorbell:
+        await doorbell.ring(rings)
+        await doorbell.ring(rings[2:], delay=timedelta(seconds=3))
+    sent = [entry for request in scripted.asked["SendMessageBatch"] for entry in request["Entries"]]
+    assert [entry["MessageGroupId"] for entry in sent] == ["acme", "acme", "bolt", "bolt"]
+    assert [entry["MessageBody"] for entry in sent] == [ring_message(ring) for ring in [*rings, rings[2]]]
+
+
+async def test_a_server_without_fair_queues_is_sent_no_group_from_then_on_and_that_is_said_once(
+    scripted: Scripted,
+) -> None:
+    scripted.answers["SendMessageBatch"] = [knows_no_groups]
+    rings = new_rings(12)
+    with capture_logs() as logs:
+        async with opened("daira-ocr", url=scripted.url) as doorbell:
+            await asyncio.gather(doorbell.ring(rings), doorbell.ring(new_rings()))
+            before = len(scripted.asked["SendMessageBatch"])
+            await doorbell.ring(rings[:3])
+    (last,) = scripted.asked["SendMessageBatch"][before:]
+    assert all("MessageGroupId" not in entry for entry in last["Entries"])
+    taken = [
+        entry["MessageBody"]
+        for request in scripted.asked["SendMessageBatch"][:before]
+        for entry in request["Entries"]
+        if "MessageGroupId" not in entry
+    ]
+    assert set(map(ring_message, rings)) <= set(taken)
+    assert [entry["event"] for entry in logs] == ["fair_queue_refused"]
+
+
+async def test_a_server_that_refuses_the_whole_request_for_a_group_is_one_of_those(scripted: Scripted) -> None:
+    async with opened("daira-ocr", url=scripted.url) as doorbell:
+        scripted.refuses["SendMessageBatch"] = lambda request: any(
+            "MessageGroupId" in entry for entry in request["Entries"]
+        )
+        await doorbell.ring(new_rings(11))
+        await doorbell.ring(new_rings(1))
+    last = scripted.asked["SendMessageBatch"][-1]
+    assert set(last["Entries"][0]) == {"Id", "MessageBody", "DelaySeconds"}
+
+
+async def test_a_bell_that_is_refused_with_and_without_its_group_does_not_end_fairness(scripted: Scripted) -> None:
+    scripted.errors["SendMessageBatch"] = "InvalidParameterValue"
+    async with opened("daira-ocr", url=scripted.url) as doorbell:
+        with pytest.raises(Unavailable, match=r"refused 1 of 1 doorbells \(InvalidParameterValue\)"):
+            await doorbell.ring(new_rings())
+        del scripted.errors["SendMessageBatch"]
+        await doorbell.ring(new_rings())
+    assert "MessageGroupId" in scripted.asked["SendMessageBatch"][-1]["Entries"][0]
+
+
+async def test_a_failure_of_another_kind_is_tried_again_with_its_group(scripted: Scripted) -> None:
+    scripted.answers["SendMessageBatch"] = [failing("0"), failing()]
+    async with opened("daira-ocr", url=scripted.url) as doorbell:
+        await doorbell.ring(new_rings(2))
+    assert "MessageGroupId" in scripted.asked["SendMessageBatch"][1]["Entries"][0]
 
 
 async def test_polls_are_within_the_limits_of_sqs(scripted: Scripted) -> None:

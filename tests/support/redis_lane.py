@@ -61,12 +61,22 @@ class Lane:
     dropped: list[int] = field(default_factory=list)
 
     @property
-    def bells(self) -> str:
-        return f"{self.prefix}:{{{self.name}}}:bells"
-
-    @property
     def later(self) -> str:
-        return f"{self.prefix}:{{{self.name}}}:later"
+        return self.key("later")
+
+    def key(self, name: str) -> str:
+        return f"{self.prefix}:{{{self.name}}}:{name}"
+
+    def bells(self, tenant: str = "acme") -> str:
+        return self.key(f"bells:{tenant}")
+
+    async def forge(self, admin: Redis, *messages: bytes | str) -> None:
+        """Puts what somebody else might behind a tenant's bells, past the adapter."""
+        held = await admin.zcard(self.bells())
+        for place, message in enumerate(messages, held + 1):
+            await command(admin, "ZADD", self.bells(), place, message)
+        await admin.zadd(self.key("turns"), {"acme": 1}, nx=True)
+        await admin.lpush(self.key("wake"), "1")
 
     @asynccontextmanager
     async def doorbell(self, url: str = "") -> AsyncIterator[RedisDoorbell]:
@@ -108,7 +118,7 @@ async def connections(admin: Redis) -> list[str]:
     return [name for name in names if name.startswith("daira-")]
 
 
-async def command(admin: Redis, *words: str) -> None:
+async def command(admin: Redis, *words: str | bytes | int) -> None:
     """One that the library has no typed method for."""
     await admin.execute_command(*words)  # type: ignore[no-untyped-call]
 

@@ -66,13 +66,18 @@ class Scripted:
         self.asked: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.errors: dict[str, str] = {}
         """The code with which an operation is refused."""
+        self.refuses: dict[str, Callable[[dict[str, Any]], bool]] = {}
+        """Which requests of an operation are refused as invalid, whole."""
         self.answers: dict[str, list[Callable[[dict[str, Any]], object]]] = {}
         """The last one stays."""
         self.url = ""
 
     def answer(self, operation: str, request: dict[str, Any]) -> tuple[int, object]:
         self.asked[operation].append(request)
-        if code := self.errors.get(operation):
+        code = self.errors.get(operation)
+        if operation in self.refuses and self.refuses[operation](request):
+            code = "InvalidParameterValue"
+        if code:
             return 400, {"__type": f"com.amazonaws.sqs#{code}", "message": f"made-up-secret, acme: {request}"}
         if answers := self.answers.get(operation):
             return 200, (answers.pop(0) if len(answers) > 1 else answers[0])(request)

@@ -1,50 +1,24 @@
-"""The queue in Redis or Valkey: a list of bells for each lane, and a sorted set of those whose time has not come."""
+"""The queue in Redis or Valkey: tenants are served in turn, and who waits for a bell holds none."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from app.adapters.redis.connection import connect, reachable
+from app.adapters.redis.scripts import GIVE_BACK, RING, TAKE, Keys
 from app.domain.doorbells import Ring, parse_ring, ring_message
 from app.domain.errors import Invalid, Unavailable
 from app.ports.doorbell import Delivery
 
-# A job that is rung for later twice has one bell, and the sooner one counts. Times are the server's.
-RING = """
-local delay, capacity = tonumber(ARGV[1]), tonumber(ARGV[2])
-local time = redis.call('TIME')
-local due = time[1] * 1000 + math.floor(time[2] / 1000) + delay
-for i = 3, #ARGV do
-    if delay > 0 then
-        redis.call('ZADD', KEYS[2], 'LT', due, ARGV[i])
-    else
-        redis.call('RPUSH', KEYS[1], ARGV[i])
-    end
-end
-redis.call('LTRIM', KEYS[1], 0, capacity - 1)
-"""
-
-# Taken is gone: each bell wakes one worker, and a worker that dies with it costs one sweep.
-TAKE = """
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local due = redis.call('ZRANGE', KEYS[2], '-inf', now, 'BYSCORE', 'LIMIT', 0, 1000)
-if #due > 0 then
-    redis.call('RPUSH', KEYS[1], unpack(due))
-    redis.call('ZREM', KEYS[2], unpack(due))
-end
-local taken = redis.call('LPOP', KEYS[1], ARGV[1])
-local next = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-return {taken or {}, next[2] and next[2] - now or -1}
-"""
-
 CAPACITY = 100_000
-"""Bells of a lane, 13 MB. Without a worker every sweep rings again; what is cut off here is rung by one later on."""
+"""Bells of a lane, 14 MB, and as many delayed ones. A tenant gets as many as there is room left, so that one can fill
+half a lane and keeps nobody out. What finds no room is rung by a sweep later on."""
 
 BLOCK = 1.0
-"""Seconds between looks for delayed bells: one that is rung while all workers wait is late by so much at most."""
+"""Seconds between looks. Late by so much at most is a bell that is delayed while all workers wait, or that was
+announced to a worker which then died."""
 
 LEFT_BEHIND = 2.0
 """Seconds that closing waits for a look that was left behind, which blocks for one at most."""
@@ -58,15 +32,14 @@ class RedisDoorbell:
     """
 
     def __init__(self, url: str, *, lane: str, dropped: Callable[[int], object], prefix: str = "daira") -> None:
-        # The braces keep both keys on one node of a cluster.
-        self._bells = f"{prefix}:{{{lane}}}:bells"
-        self._later = f"{prefix}:{{{lane}}}:later"
+        self._keys = Keys(prefix, lane)
         self._dropped = dropped
         self._commands = connect(url, name=f"daira-{lane}", connections=10)
         # Blocked connections are no use to anybody else, so that waiting can't keep a ring out.
         self._waits = connect(url, name=f"daira-{lane}-waits", connections=100, may_block=BLOCK)
         self._ring = self._commands.register_script(RING)
         self._take = self._commands.register_script(TAKE)
+        self._return = self._commands.register_script(GIVE_BACK)
         self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running: set[asyncio.Task[Any]] = set()
 
@@ -75,7 +48,7 @@ class RedisDoorbell:
             messages = [ring_message(ring) for ring in rings]
             milliseconds = max(0, round(delay / timedelta(milliseconds=1)))
             with reachable():
-                await self._ring(keys=[self._bells, self._later], args=[milliseconds, CAPACITY, *messages])
+                await self._ring(keys=self._keys.all(), args=[CAPACITY, milliseconds, *messages])
 
     async def answer(self, *, limit: int, wait: timedelta) -> list[Delivery]:
         """A bell whose caller was cancelled or stopped goes back to the queue, unless the process ends first."""
@@ -115,10 +88,11 @@ class RedisDoorbell:
     async def _look(self, *, limit: int, seconds: float) -> list[bytes]:
         """Messages, soon or within `seconds`, or none.
 
-        Cancelling a command would lose what the server has just popped for it. So it runs as a task, which is left
+        Cancelling a command would lose what the server has just taken for it. So it runs as a task, which is left
         behind, and its bells go back.
         """
-        look = asyncio.create_task(self._pop(limit=limit, seconds=seconds))
+        gone = asyncio.Event()
+        look = asyncio.create_task(self._find(limit=limit, seconds=seconds, gone=gone))
         ends: set[asyncio.Future[Any]] = {look, self._stopped}
         # Until its result is in these hands, or somebody else's: closing waits for that.
         self._running.add(look)
@@ -126,25 +100,33 @@ class RedisDoorbell:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if not self._stopped.done():
                 return look.result()
-            self._leave_behind(look)
+            self._leave_behind(look, gone)
             return []
         except asyncio.CancelledError:
-            self._leave_behind(look)
+            self._leave_behind(look, gone)
             raise
         finally:
             self._running.discard(look)
 
-    async def _pop(self, *, limit: int, seconds: float) -> list[bytes]:
+    async def _find(self, *, limit: int, seconds: float, gone: asyncio.Event) -> list[bytes]:
+        """Waiting takes the one entry that says there are bells, and no bell: who ends there costs others a second."""
         with reachable():
-            messages, next_due = await self._take(keys=[self._bells, self._later], args=[limit])
+            messages, next_due = await self._take_up_to(limit)
             if messages or seconds <= 0:
-                return cast("list[bytes]", messages)
+                return messages
             # 0 would block for ever.
             block = max(0.01, min(seconds, BLOCK, next_due / 1000 if next_due >= 0 else BLOCK))
-            popped = await self._waits.blmpop(block, 1, self._bells, direction="LEFT", count=limit)
-            return cast("list[bytes]", popped[1]) if popped else []
+            if await self._waits.blpop([self._keys.wake], block) and not gone.is_set():
+                messages, _ = await self._take_up_to(limit)
+            return messages
 
-    def _leave_behind(self, look: asyncio.Task[list[bytes]]) -> None:
+    async def _take_up_to(self, limit: int) -> tuple[list[bytes], int]:
+        """And in how many milliseconds the next delayed bell is due; -1 without one."""
+        messages, next_due = await self._take(keys=self._keys.all(), args=[CAPACITY, limit])
+        return messages, next_due
+
+    def _leave_behind(self, look: asyncio.Task[list[bytes]], gone: asyncio.Event) -> None:
+        gone.set()
         back = asyncio.create_task(self._give_back(look))
         self._running.add(back)
         back.add_done_callback(self._running.discard)
@@ -152,9 +134,9 @@ class RedisDoorbell:
     async def _give_back(self, look: asyncio.Task[list[bytes]]) -> None:
         """To the front, where they were. If the server is away they are lost, and rung again by the sweeper."""
         with suppress(Unavailable):
-            if messages := await look:
-                with reachable():
-                    await self._commands.lpush(self._bells, *reversed(messages))
+            messages = await look
+            with reachable():
+                await self._return(keys=self._keys.all(), args=messages)
 
     def _read(self, messages: list[bytes]) -> list[Delivery]:
         deliveries: list[Delivery] = []

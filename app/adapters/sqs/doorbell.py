@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from app.adapters.sqs.batches import AT_ONCE, SIZE
+from app.adapters.sqs.batches import AT_ONCE, SIZE, Entry, Refused
+from app.adapters.sqs.faults import INVALID
 from app.adapters.sqs.queue import SqsQueue
 from app.domain.doorbells import Ring, parse_ring, ring_message
 from app.domain.errors import Invalid, Unavailable
@@ -17,6 +18,9 @@ from app.ports.doorbell import Delivery
 log = structlog.get_logger()
 T = TypeVar("T")
 Message = Mapping[str, Any]
+
+GROUP = "MessageGroupId"
+"""Accepted by standard queues since July 2025. It changes whom SQS serves first, and nothing in the message."""
 
 LONGEST_DELAY = 900
 """Seconds; a limit of SQS. What is due later is rung too early, found not due, and rung again by the sweeper."""
@@ -34,7 +38,8 @@ VISIBILITY = 30
 class SqsDoorbell:
     """One queue; `dropped` is told how many of its messages were no doorbells.
 
-    With `fair`, tenants are message groups, and a busy one does not keep the others waiting (fair queues).
+    With `fair`, tenants are message groups, and a busy one does not keep the others waiting (fair queues). Where the
+    server knows groups in FIFO queues only, it is said once, and there are none from then on.
     """
 
     def __init__(
@@ -59,9 +64,9 @@ class SqsDoorbell:
     async def ring(self, rings: Sequence[Ring], *, delay: timedelta = timedelta()) -> None:
         # Rounded up: a bell that comes early is answered as not due, and costs a sweep.
         seconds = min(LONGEST_DELAY, max(0, math.ceil(delay.total_seconds())))
-        refused = await self._queue.in_batches("send_message_batch", [self._entry(ring, seconds) for ring in rings])
+        refused = await self._send([self._entry(ring, seconds) for ring in rings])
         if refused:
-            refused = await self._queue.in_batches("send_message_batch", [each.entry for each in refused])
+            refused = await self._send_again(refused)
         if refused:
             codes = ", ".join(sorted({each.code for each in refused}))
             raise Unavailable(
@@ -102,8 +107,21 @@ class SqsDoorbell:
                 task.cancel()
         await self._queue.close()
 
+    async def _send(self, entries: Sequence[Entry]) -> list[Refused]:
+        return await self._queue.in_batches("send_message_batch", entries)
+
+    async def _send_again(self, refused: Sequence[Refused]) -> list[Refused]:
+        """Without the group, where that may be the reason."""
+        disputed = any(each.code in INVALID and GROUP in each.entry for each in refused)
+        again = await self._send([_groupless(each.entry) if each.code in INVALID else each.entry for each in refused])
+        # Learned from what went well without it: an entry may be refused for something else.
+        if disputed and self._fair and not any(each.code in INVALID for each in again):
+            self._fair = False
+            log.warning("fair_queue_refused", queue=self._queue.name)
+        return again
+
     def _entry(self, ring: Ring, seconds: int) -> dict[str, object]:
-        group = {"MessageGroupId": ring.tenant_id} if self._fair else {}
+        group = {GROUP: ring.tenant_id} if self._fair else {}
         return {"MessageBody": ring_message(ring), "DelaySeconds": seconds, **group}
 
     async def _collect(self, *, limit: int, wait: timedelta, gone: asyncio.Event) -> list[Delivery]:
@@ -189,6 +207,10 @@ class SqsDoorbell:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+
+def _groupless(entry: Entry) -> Entry:
+    return {name: value for name, value in entry.items() if name != GROUP}
 
 
 def _poll_seconds(left: float) -> int:

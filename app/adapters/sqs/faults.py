@@ -21,6 +21,9 @@ from app.domain.errors import Unavailable
 MISSING = frozenset({"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"})
 """The same error in the older and in the newer protocol of SQS."""
 
+INVALID = frozenset({"InvalidParameterValue", "InvalidParameterValueException"})
+"""Of a batch's entry, and from some local servers of the whole request."""
+
 FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException"})
 STRANGERS = frozenset(
     {
@@ -42,6 +45,11 @@ OUT_OF_REACH = (BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError
 
 def is_missing(error: ClientError) -> bool:
     return _code(error) in MISSING
+
+
+def is_invalid(error: BaseException | None) -> bool:
+    """What was sent is at fault, not the way or the right to send it."""
+    return isinstance(error, ClientError) and _code(error) in INVALID
 
 
 class reachable:  # noqa: N801 - reads as a statement: with reachable(...)

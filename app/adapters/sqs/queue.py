@@ -9,7 +9,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from app.adapters.sqs.batches import Entry, Refused, in_batches
-from app.adapters.sqs.faults import is_missing, reachable
+from app.adapters.sqs.faults import INVALID, is_invalid, is_missing, reachable
 from app.domain.errors import Unavailable
 
 CONNECTIONS = 50
@@ -72,7 +72,16 @@ class SqsQueue:
 
     async def in_batches(self, operation: str, entries: Sequence[Entry]) -> list[Refused]:
         """The entries that were not done. Raises Unavailable; some may have been done then."""
-        return await in_batches(lambda batch: self.call(operation, Entries=batch), entries)
+        return await in_batches(lambda batch: self._batch(operation, batch), entries)
+
+    async def _batch(self, operation: str, batch: Sequence[Entry]) -> Mapping[str, Any]:
+        try:
+            return await self.call(operation, Entries=batch)
+        except Unavailable as error:
+            if not is_invalid(error.__cause__):
+                raise
+            # SQS says of each entry what is wrong with it; some local servers refuse the request for one.
+            return {"Failed": [{"Id": entry["Id"], "Code": min(INVALID)} for entry in batch]}
 
     async def _request(self, operation: str, arguments: Mapping[str, object]) -> Mapping[str, Any]:
         answer: Mapping[str, Any] = await getattr(self._client, operation)(QueueUrl=self._url, **arguments)
