@@ -1,7 +1,7 @@
 """Adapters by the settings that choose them: the only place that knows a URL's scheme and the class behind it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -21,8 +21,10 @@ from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine
 from app.adapters.postgres.leases import PostgresLeases
 from app.adapters.postgres.sweeps import PostgresSweeps
+from app.adapters.postgres.wall import PostgresWall
 from app.adapters.redis.doorbell import RedisDoorbell
 from app.adapters.sqs.doorbell import SqsDoorbell
+from app.domain.errors import Unavailable
 from app.domain.lanes import Lane
 from app.ports.blobs import Blobs
 from app.ports.database import Database
@@ -69,6 +71,9 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
     async def own_leases() -> AsyncIterator[Leases]:
         engine = Engine(url, pool_size=1, name="heart", pooled=settings.pooled)
         try:
+            # Before the first lease needs it: on a busy machine connecting may take longer than a beat is given.
+            with suppress(Unavailable):
+                await engine.call("select")
             yield PostgresLeases(engine)
         finally:
             await engine.close()
@@ -80,6 +85,10 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
         open_leases=own_leases,
         ping=lambda: tenants.call("select 1"),
     )
+
+
+def open_wall(settings: Settings, stack: AsyncExitStack) -> PostgresWall:
+    return PostgresWall(_engine(settings, stack, pool_size=1, name="wall"))
 
 
 async def open_doorbells(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> dict[Lane, Doorbell]:

@@ -22,7 +22,10 @@ class Leases(Protocol):
         ...
 
     async def beat(self, pulses: Sequence[Pulse], *, lease: timedelta) -> list[Beat]:
-        """Extend those leases that still hold, from the database's now."""
+        """Extend those leases that still hold, from the database's now.
+
+        A job that is being written to just now may be left out of the answer: neither renewed nor lost.
+        """
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:

@@ -5,7 +5,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -55,10 +54,6 @@ class Hold(Reporter, Protocol):
     @property
     def progress(self) -> Progress | None:
         """What was reported last."""
-        ...
-
-    def settling(self) -> AbstractContextManager[None]:
-        """No beats meanwhile: they would wait for the row that is being settled, and keep all others waiting."""
         ...
 
     def watch(self, work: asyncio.Task[object]) -> None:
@@ -117,8 +112,7 @@ class Execution:
             jitter = random.random()  # noqa: S311 - spreads retries, guards nothing
             end = settlement(job, ending, jitter=jitter, progress=hold.progress)
             try:
-                with hold.settling():
-                    held = await self._write(end, ending)
+                held = await self._write(end, ending)
             except _RefusedError as refused:
                 log.warning("results_refused", exc_info=refused.__cause__)
                 ending = Retry(_internal(refused.__cause__))

@@ -3,8 +3,6 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 
 from app.domain.jobs import Progress
@@ -24,7 +22,6 @@ class JobHold:
         self._renewed_at = claimed_at
         self._progress: Progress | None = None
         self._told: Progress | None = None
-        self._is_settling = False
         self._interruption: Interruption | None = None
         self._work: asyncio.Task[object] | None = None
 
@@ -38,14 +35,6 @@ class JobHold:
 
     def report(self, progress: Progress) -> None:
         self._progress = progress
-
-    @contextmanager
-    def settling(self) -> Iterator[None]:
-        self._is_settling = True
-        try:
-            yield
-        finally:
-            self._is_settling = False
 
     def watch(self, work: asyncio.Task[object]) -> None:
         with self._lock:
@@ -65,8 +54,6 @@ class JobHold:
 
     def pulse(self, *, now: float) -> Pulse | None:
         """Due at a third of the lease, or when there is progress to tell."""
-        if self._is_settling:
-            return None
         progress = self._progress
         told = progress if progress != self._told else None
         if told is None and now - self._renewed_at < self._length / 3:

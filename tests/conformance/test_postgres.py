@@ -12,7 +12,7 @@ from app.adapters.postgres.engine import Engine, administer
 from app.adapters.postgres.leases import CLAIM
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, tenant_id, uuid7
-from app.domain.leases import ClaimOutcome
+from app.domain.leases import ClaimOutcome, Lease, Pulse
 from app.ports.doorbell import Doorbell
 from tests.conformance.caps_suite import CapsSuite, capped
 from tests.conformance.database_suite import DatabaseSuite
@@ -44,7 +44,39 @@ def _none_dropped(count: int) -> None:
 
 
 class TestPostgresDatabase(DatabaseSuite):
-    pass
+    async def test_a_removed_tenants_bells_go_with_it_but_for_one_that_somebody_is_at(
+        self, rig: Rig, doorbell: Doorbell, cloned: Cloned
+    ) -> None:
+        acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")
+        await rig.suspend(acme)
+        held, *others = [Ring(tenant, JobId(uuid7())) for tenant in (acme, acme, bolt)]
+        await doorbell.ring([held, *others])
+        async with administer(cloned.app_url) as other, other.transaction():
+            await other.execute("select from daira.doorbells where job_id = $1 for update", held.job_id)
+            async with asyncio.timeout(5), rig.database.begin(acme) as tx:
+                assert await tx.tenant.remove()
+        left = await doorbell.answer(limit=10, wait=timedelta())
+        assert {delivery.ring for delivery in left} == {held, others[-1]}
+
+    async def test_a_removal_in_the_middle_of_a_settle_waits_for_it(self, rig: Rig) -> None:
+        """They lock in the same order: the job, then the document."""
+        tenant = await rig.tenant()
+        document = await rig.document(tenant)
+        lease = await rig.lease(await rig.enqueue(tenant, document_id=document.id))
+        await rig.suspend(tenant)
+
+        async def remove() -> bool:
+            async with rig.database.begin(tenant) as tx:
+                return await tx.tenant.remove()
+
+        async with asyncio.timeout(10):
+            async with rig.database.begin(tenant) as tx:
+                assert await tx.jobs.settle(done(lease))
+                removal = asyncio.create_task(remove())
+                finished, _ = await asyncio.wait({removal}, timeout=0.3)
+                assert not finished
+                await tx.pages.replace(document.id, [new_page()])
+            assert await removal
 
 
 class TestPostgresKeys(KeysSuite):
@@ -111,6 +143,18 @@ class TestPostgresLeases(LeasesSuite):
                 claim = await rig.claim(ring_of(job))
             assert claim.outcome is ClaimOutcome.MISSING_OR_LOCKED
         assert (await rig.claim(ring_of(job))).outcome is ClaimOutcome.CLAIMED
+
+    async def test_a_beat_passes_over_a_job_that_is_being_settled(self, rig: Rig) -> None:
+        """A settle of a long document takes seconds: the neighbours' leases must not wait for it."""
+        tenant = await rig.tenant()
+        settled, other = [await rig.lease(await rig.enqueue(tenant)) for _ in range(2)]
+        gone = Lease(tenant_id=tenant, job_id=JobId(uuid7()), attempt=1)
+        async with rig.database.begin(tenant) as tx:
+            assert await tx.jobs.settle(done(settled))
+            async with asyncio.timeout(5):
+                beats = await rig.leases.beat([Pulse(lease=lease) for lease in (settled, other, gone)], lease=LEASE)
+            assert {beat.lease: beat.held for beat in beats} == {other: True, gone: False}
+        assert not (await rig.beat(settled)).held
 
 
 class TestPostgresSweeps(SweepsSuite):

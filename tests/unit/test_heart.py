@@ -80,15 +80,6 @@ async def working(hold: JobHold) -> AsyncIterator["asyncio.Task[object]"]:
         await asyncio.gather(work, return_exceptions=True)
 
 
-async def test_a_lease_that_is_being_settled_is_not_beaten_for() -> None:
-    """A beat would wait for the row, and with it all the others."""
-    lease = Lease(tenant_id=TenantId("acme"), job_id=JobId(uuid7()), attempt=1)
-    hold = JobHold(lease, claimed_at=100.0, length=SECOND * 60)
-    with hold.settling():
-        assert hold.pulse(now=150.0) is None
-    assert hold.pulse(now=150.0) is not None
-
-
 def test_a_pulse_is_due_at_a_third_of_the_lease_and_not_before() -> None:
     async def check() -> None:
         hold = JobHold(a_lease(), claimed_at=100.0, length=timedelta(seconds=60))

@@ -244,6 +244,7 @@ async def test_what_became_due_since_the_scout_looked_is_no_alarm(bench: Bench) 
     class Earlier(Wrong):
         """Sees nothing when it is asked first: there was nothing."""
 
+        @override
         async def tenants_with_due_work(self, *, limit: int, early: frozenset[str] | None = None) -> list[TenantId]:
             if early is None:
                 return []
