@@ -68,6 +68,25 @@ async def postgres_queue(_cloned: Cloned) -> AsyncIterator[Queue]:
 
 
 @asynccontextmanager
+async def main_queue(cloned: Cloned) -> AsyncIterator[Queue]:
+    """On the main database, as without a setting: it goes where that goes."""
+    engine = Engine(cloned.app_url, pool_size=4, name="test")
+    doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=cloned.app_url, dropped=_unheard)
+
+    async def wipe() -> None:
+        async with administer(cloned.admin_url) as connection:
+            await connection.execute("delete from daira.doorbells")
+
+    async def nothing_of_its_own() -> None: ...
+
+    try:
+        yield Queue(url="", doorbell=doorbell, wipe=wipe, stop=nothing_of_its_own, start=nothing_of_its_own)
+    finally:
+        await doorbell.close()
+        await engine.close()
+
+
+@asynccontextmanager
 async def redis_queue(_cloned: Cloned) -> AsyncIterator[Queue]:
     with ExitStack() as stack:
         server = await asyncio.to_thread(stack.enter_context, running_valkey())

@@ -1,16 +1,22 @@
 """A worker process of the real program whose handler does what each job's payload says: `python -m tests.chaos.worker`.
 
-Every execution is logged outside the product, in `$EXECUTIONS/PID.jsonl`, by writes that survive a SIGKILL.
+Every execution is logged outside the product, in `$EXECUTIONS/PID.jsonl`, by writes that survive a SIGKILL. Where there
+is a file `PID.suspended`, local deadlines of leases are measured by a clock that stood still for so many seconds: as on
+a machine that was suspended, whose monotonic clock does not count that.
 """
 
 import asyncio
+import contextlib
 import json
 import os
+import select
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
+
+import uvloop
 
 from app.bootstrap import open_runtime
 from app.domain.errors import DocumentFault
@@ -21,12 +27,26 @@ from app.ports.database import Tx
 from app.ports.handlers import Reporter
 from app.settings import Settings
 from app.telemetry import Metrics, set_up_logging
+from app.worker import consumer, heart
 
 
 class Log:
     def __init__(self, folder: str | None) -> None:
         # Open for as long as the process lives.
         self._file = Path(folder, f"{os.getpid()}.jsonl").open("ab", buffering=0) if folder else None  # noqa: SIM115
+
+    def up(self) -> None:
+        """Say that this process works now."""
+        if self._file is not None:
+            Path(self._file.name).with_suffix(".up").touch()
+
+    def clock(self) -> float:
+        """The monotonic clock without the seconds for which this process was suspended."""
+        seconds = 0.0
+        if self._file is not None:
+            with contextlib.suppress(FileNotFoundError):
+                seconds = float(Path(self._file.name).with_suffix(".suspended").read_text())
+        return time.monotonic() - seconds
 
     def note(self, job: ClaimedJob, event: str) -> None:
         """One line, handed to the kernel before this returns."""
@@ -44,7 +64,11 @@ class Log:
 
 
 class Scripted:
-    """Payload: `seconds` to take (else WORK_SECONDS; `blocking`: the loop stands still), then what to `do`."""
+    """Payload: `seconds` to take (else WORK_SECONDS; `blocking`: the loop stands still), then what to `do`.
+
+    With `times` that is done in so many attempts only, and later ones bring a result. `again`: seconds that attempts
+    after the first take. `write`: seconds that a result is slow to write.
+    """
 
     kind = "ocr"
 
@@ -55,7 +79,7 @@ class Scripted:
         self._log.note(job, "start")
         event = "stopped"
         try:
-            await _take(job.payload)
+            await _take(job)
             outcome = _act(job, reporter)
             event = "end"
         except Exception:
@@ -66,17 +90,20 @@ class Scripted:
         return outcome
 
 
-async def _take(payload: Mapping[str, object]) -> None:
-    seconds = float(str(payload.get("seconds", os.environ.get("WORK_SECONDS", "0"))))
+async def _take(job: ClaimedJob) -> None:
+    payload = job.payload
+    usual = payload.get("seconds", os.environ.get("WORK_SECONDS", "0"))
+    seconds = float(str(payload.get("again", usual) if job.lease.attempt > 1 else usual))
     if payload.get("blocking"):
-        time.sleep(seconds)  # noqa: ASYNC251 - a handler that does this is what is tested
+        # A handler that does this is what is tested. Not time.sleep: it fails where the clock is faked.
+        select.select([], [], [], seconds)
     else:
         await asyncio.sleep(seconds)
 
 
 def _act(job: ClaimedJob, reporter: Reporter) -> Outcome:  # noqa: C901 - one case for each thing to do
     text = str(job.payload.get("text", ""))
-    match job.payload.get("do"):
+    match _deed(job):
         case "result":
             return Done(apply=_result(job, {"attempt": job.lease.attempt, "text": text}))
         case "raise":
@@ -98,8 +125,14 @@ def _act(job: ClaimedJob, reporter: Reporter) -> Outcome:  # noqa: C901 - one ca
     return Done()
 
 
+def _deed(job: ClaimedJob) -> object:
+    times = int(str(job.payload.get("times", job.lease.attempt)))
+    return job.payload.get("do") if job.lease.attempt <= times else "result"
+
+
 def _result(job: ClaimedJob, result: object) -> Callable[[Tx], Awaitable[None]]:
     async def apply(tx: Tx) -> None:
+        await asyncio.sleep(float(str(job.payload.get("write", 0))))
         await tx.jobs.save_result(job.lease.job_id, result)
 
     return apply
@@ -109,13 +142,17 @@ async def main() -> None:
     set_up_logging(level=os.environ.get("LOG", "error"), human=False)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    handler = Scripted(Log(os.environ.get("EXECUTIONS")))
-    async with open_runtime(Settings(), Metrics(), handlers=[handler]) as runtime:
+    log = Log(os.environ.get("EXECUTIONS"))
+    for module in (heart, consumer):
+        vars(module)["monotonic"] = log.clock
+    async with open_runtime(Settings(), Metrics(), handlers=[Scripted(log)]) as runtime:
         assert runtime.worker is not None
         runtime.worker.start()
+        log.up()
         await stopped.wait()
         await runtime.worker.stop()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    # As the real program does.
+    uvloop.run(main())
