@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
+import structlog
+
 from app.adapters.filesystem.blobs import FileBlobs
 from app.adapters.memory.blobs import MemoryBlobs
 from app.adapters.memory.database import MemoryDatabase
@@ -35,6 +37,8 @@ from app.ports.sweeps import Sweeps
 from app.settings import Role, Settings
 from app.telemetry import Metrics
 from app.worker.heart import OpenLeases, shared
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +134,13 @@ async def _open_sqs(
         region=settings.aws_region,
         dropped=dropped,
     )
-    await doorbell.open()
-    return _closing(doorbell, stack)
+    _closing(doorbell, stack)
+    try:
+        await doorbell.open()
+    except Unavailable as error:
+        # As with the other queues: a worker that starts while the queue is away waits for it, and /readyz says so.
+        log.warning("queue_not_found_yet", lane=lane, reason=str(error))
+    return doorbell
 
 
 class _Closes(Protocol):

@@ -243,6 +243,22 @@ class TestSqsDoorbell(DoorbellSuite):
             assert sorted(await collected(doorbell, 3)) == sorted(rings)
             await doorbell.ping()
 
+    async def test_a_doorbell_that_was_opened_while_the_server_was_away_finds_its_queue_later(
+        self, ministack: Ministack, queue: str
+    ) -> None:
+        ministack.stop()
+        doorbell = SqsDoorbell(queue=queue, endpoint_url=ministack.url, region="us-east-1", dropped=lambda _: None)
+        try:
+            with pytest.raises(Unavailable, match="can't be reached"):
+                await doorbell.open()
+        finally:
+            ministack.start()
+        rings = new_rings(2)
+        async with asyncio.timeout(DEADLINE):
+            await doorbell.ring(rings)
+            assert sorted(await collected(doorbell, 2)) == sorted(rings)
+        await doorbell.close()
+
     async def test_a_doorbell_of_each_tenant_has_its_own_message_group(self, doorbell: SqsDoorbell, raw: Raw) -> None:
         await doorbell.ring(new_rings() + new_rings(tenant="bolt"))
         answer = await raw("receive_message", MaxNumberOfMessages=10, MessageSystemAttributeNames=["MessageGroupId"])

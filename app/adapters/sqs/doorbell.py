@@ -58,7 +58,7 @@ class SqsDoorbell:
         self._background: set[asyncio.Task[Any]] = set()
 
     async def open(self) -> None:
-        """Find the queue, or make it. Raises Unavailable, saying what to do."""
+        """Find the queue, or make it. Raises Unavailable, saying what to do; the next call looks for it again."""
         await self._queue.open()
 
     async def ring(self, rings: Sequence[Ring], *, delay: timedelta = timedelta()) -> None:

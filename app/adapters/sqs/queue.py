@@ -36,11 +36,7 @@ class SqsQueue:
             session = aioboto3.Session(region_name=self._region)
             client = session.client("sqs", endpoint_url=self._endpoint_url, config=self._config)
             self._client = await self._stack.enter_async_context(client)
-        try:
-            await self.find()
-        except BaseException:
-            await self.close()
-            raise
+        await self.find()
 
     async def close(self) -> None:
         await self._stack.aclose()
@@ -61,6 +57,8 @@ class SqsQueue:
 
     async def call(self, operation: str, **arguments: object) -> Mapping[str, Any]:
         """One request; a queue that was lost meanwhile is made again first. Raises Unavailable."""
+        if not self._url:
+            await self.find()
         with self._reachable():
             try:
                 return await self._request(operation, arguments)
