@@ -28,8 +28,8 @@ async def opened(
     queue: str, *, url: str, dropped: Callable[[int], object] = lambda _: None, fair: bool = True
 ) -> AsyncIterator[SqsDoorbell]:
     doorbell = SqsDoorbell(queue=queue, endpoint_url=url, region="us-east-1", dropped=dropped, fair=fair)
-    await doorbell.open()
     try:
+        await doorbell.open()
         yield doorbell
     finally:
         await doorbell.close()
