@@ -10,6 +10,7 @@ from uuid import uuid4
 from app.domain.lanes import LANE_OF_KIND, Lane
 from app.handlers.copies import remove_abandoned
 from app.handlers.ocr import OcrHandler
+from app.handlers.selftest import SelftestHandler
 from app.ports.doorbell import Doorbell
 from app.ports.handlers import Handler
 from app.ports.sweeps import Sweeps
@@ -86,7 +87,11 @@ async def open_runtime(
                 ringing=ringing,
                 sweeping=sweeping,
                 metrics=metrics,
-                handlers=handlers or [OcrHandler(database=store.database, blobs=blobs, recognizer=recognizer)],
+                handlers=handlers
+                or [
+                    OcrHandler(database=store.database, blobs=blobs, recognizer=recognizer),
+                    SelftestHandler(blobs=blobs),
+                ],
             ),
         )
 
@@ -127,7 +132,7 @@ def _worker(
             metrics=metrics,
         )
         for lane, slots in settings.lanes.items()
-        if (kinds := frozenset(kind for kind, its_lane in LANE_OF_KIND.items() if its_lane is lane))
+        if (kinds := frozenset(kind for kind in execution.handlers if LANE_OF_KIND[kind] is lane))
     ]
     return Worker(
         consumers=consumers,

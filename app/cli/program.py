@@ -36,13 +36,14 @@ def add_client_commands() -> None:
 
 
 def add_service_commands() -> None:
-    from app.cli import administration, checks, operation, serving
+    from app.cli import administration, checks, operation, selftest, serving
 
     app.command("up", rich_help_panel="Start")(serving.up)
     app.command("serve", rich_help_panel="Start")(serving.serve)
     app.command("backlog", rich_help_panel="Operate")(operation.backlog)
     app.command("sweep", rich_help_panel="Operate")(operation.sweep)
     app.command("doctor", rich_help_panel="Operate")(checks.doctor)
+    app.command("selftest", rich_help_panel="Operate")(selftest.selftest)
     app.command("migrate", rich_help_panel="Administer")(administration.migrate)
     app.add_typer(administration.db, name="db", rich_help_panel="Administer")
     app.add_typer(administration.tenant, name="tenant", rich_help_panel="Administer")

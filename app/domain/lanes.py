@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from app.domain import selftest
+
 
 class Lane(StrEnum):
     OCR = "ocr"
@@ -12,5 +14,5 @@ class Lane(StrEnum):
     """Bound by the receivers."""
 
 
-LANE_OF_KIND = {"ocr": Lane.OCR}
+LANE_OF_KIND = {"ocr": Lane.OCR, selftest.KIND: Lane.OCR}
 """Every job kind that this version knows."""

@@ -58,6 +58,10 @@ class TenantRow(Protocol):
         """All of them; False when there is no such tenant."""
         ...
 
+    async def remove(self) -> bool:
+        """Delete a suspended tenant with everything that it has in the store; False when there is none."""
+        ...
+
 
 class Keys(Protocol):
     async def add(self, key: ApiKey) -> None: ...

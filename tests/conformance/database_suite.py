@@ -64,6 +64,7 @@ READS_AND_WRITES: dict[str, Call] = CALLS | {
     "tenant.add": lambda tx, _: tx.tenant.add(),
     "tenant.get": lambda tx, _: tx.tenant.get(),
     "tenant.set_state": lambda tx, _: tx.tenant.set_state(TenantState.SUSPENDED),
+    "tenant.remove": lambda tx, _: tx.tenant.remove(),
     "keys.all": lambda tx, _: tx.keys.all(),
     "keys.add": lambda tx, ids: tx.keys.add(new_key(ids.tenant)),
     "documents.add": lambda tx, ids: tx.documents.add(new_document(ids.tenant)),
@@ -148,6 +149,13 @@ async def change_everything_and_fail(rig: Rig, mine: Furnished) -> None:
         await tx.jobs.add(new_job())
         assert await tx.jobs.settle(done(Lease(tenant_id=mine.tenant, job_id=mine.job.id, attempt=2)))
         assert await tx.documents.remove(mine.document.id)
+        raise Boom
+
+
+async def remove_and_fail(rig: Rig, tenant: TenantId) -> None:
+    async with rig.database.begin(tenant) as tx:
+        await tx.tenant.set_state(TenantState.SUSPENDED)
+        assert await tx.tenant.remove()
         raise Boom
 
 
@@ -322,6 +330,42 @@ class DatabaseSuite:
     async def test_the_state_of_an_unknown_tenant_can_not_be_set(self, rig: Rig) -> None:
         async with rig.database.begin(TenantId("acme")) as tx:
             assert not await tx.tenant.set_state(TenantState.SUSPENDED)
+
+    async def test_a_suspended_tenant_is_removed_with_all_that_it_has_and_no_other(self, rig: Rig) -> None:
+        acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
+        await rig.suspend(acme.tenant)
+        others = await contents(rig, bolt.tenant)
+        async with rig.database.begin(acme.tenant) as tx:
+            assert await tx.tenant.remove()
+            assert await tx.tenant.get() is None
+        assert await contents(rig, acme.tenant) == (None, [], [], [], [], [])
+        assert await contents(rig, bolt.tenant) == others
+        assert await rig.sweeps.tenants(after=None, limit=10) == [bolt.tenant]
+
+    async def test_a_tenant_that_is_not_suspended_is_not_removed(self, rig: Rig) -> None:
+        acme = await furnished(rig, "acme")
+        before = await contents(rig, acme.tenant)
+        for name in (acme.tenant, TenantId("nobody")):
+            async with rig.database.begin(name) as tx:
+                assert not await tx.tenant.remove()
+        assert await contents(rig, acme.tenant) == before
+
+    async def test_a_removal_that_fails_has_removed_nothing(self, rig: Rig) -> None:
+        acme = await furnished(rig, "acme")
+        before = await contents(rig, acme.tenant)
+        with pytest.raises(Boom):
+            await remove_and_fail(rig, acme.tenant)
+        assert await contents(rig, acme.tenant) == before
+
+    async def test_who_works_for_a_removed_tenant_has_lost_the_lease(self, rig: Rig) -> None:
+        acme = await furnished(rig, "acme")
+        async with rig.database.begin(acme.tenant) as tx:
+            await tx.tenant.set_state(TenantState.SUSPENDED)
+            assert await tx.tenant.remove()
+        assert not (await rig.beat(acme.ids.lease)).held
+        assert not await rig.settle(done(acme.ids.lease))
+        assert await rig.tenant("acme") == acme.tenant
+        assert not await rig.settle(done(acme.ids.lease))
 
     @pytest.mark.parametrize("name", ["documents.add", "keys.add", "jobs.add"])
     async def test_nothing_is_added_under_an_unregistered_tenant(self, rig: Rig, name: str) -> None:

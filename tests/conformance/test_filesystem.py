@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.adapters.filesystem import blobs as filesystem
 from app.adapters.filesystem.blobs import FileBlobs
 from app.domain.errors import Invalid, NotFound, Unavailable
 from app.ports.blobs import CHUNK, Blobs
@@ -97,6 +98,30 @@ class TestFileBlobs(BlobsSuite):
         with pytest.raises(NotFound):
             await content(blobs)
         await blobs.delete(KEY)
+
+    async def test_the_last_blob_of_a_tenant_takes_the_folder_with_it(self, blobs: Blobs, root: Path) -> None:
+        other = "acme/0197a2b8-7f3c-7000-8000-000000000002"
+        for key in (KEY, other):
+            await blobs.put(key, chunks(b"Dear Sir"))
+        await blobs.delete(KEY)
+        assert files(root) == [other]
+        await blobs.delete(other)
+        await blobs.delete(other)
+        assert os.listdir(root) == []  # noqa: PTH208 - nothing to wait for
+
+    async def test_an_upload_survives_that_the_folder_goes_just_then(
+        self, blobs: Blobs, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        make_folder = filesystem._make_folder
+
+        def make_and_lose(folder: Path) -> None:
+            monkeypatch.undo()
+            make_folder(folder)
+            folder.rmdir()
+
+        monkeypatch.setattr(filesystem, "_make_folder", make_and_lose)
+        await blobs.put(KEY, chunks(b"Dear Sir"))
+        assert files(root) == [KEY]
 
     async def test_a_reader_that_stops_in_the_middle_closes_its_file(self, blobs: Blobs) -> None:
         await blobs.put(KEY, chunks(b"a" * CHUNK, b"b" * CHUNK))

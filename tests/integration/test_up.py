@@ -1,5 +1,6 @@
 """`daira up`, from the first start to text on standard output, and through the ways in which it can end."""
 
+import asyncio
 import signal
 import stat
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from app.adapters.postgres.engine import administer
+from app.selftest.run import CHECKS
 from tests.support.folders import open_folder
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.service import ROOT, Service, command, ended, environment, run, up, upload, using, wait_until
@@ -68,6 +71,14 @@ def test_what_up_leaves_for_other_commands_is_private_and_the_key_stays_the_same
         assert not (data / "dev.json").exists()
     with up(data) as second:
         assert second.api_key == first.api_key
+
+
+def test_a_selftest_finds_it_by_itself_and_leaves_nothing(service: Service, tmp_path: Path) -> None:
+    done = run("selftest", cwd=tmp_path, DAIRA_DATA_DIR=str(service.data_dir))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("✓ ") == len(CHECKS) + 3
+    assert "all is as it should be" in done.stdout
+    assert asyncio.run(_tenants(service)) == ["dev"]
 
 
 def test_a_second_up_on_the_same_folder_says_so_and_ends_with_1(service: Service, tmp_path: Path) -> None:
@@ -155,6 +166,12 @@ def test_the_launcher_says_what_is_missing_when_there_is_no_python(tmp_path: Pat
     )
     assert answer.returncode == 1
     assert "Python 3.11 or later is needed" in answer.stderr
+
+
+async def _tenants(service: Service) -> list[str]:
+    async with administer(service.database_url) as connection:
+        rows = await connection.fetch("select t from daira.tenants_with_due_work(10, null, '') t")
+        return [row["t"] for row in rows]
 
 
 def _state(client: object, job_id: str) -> str:

@@ -138,6 +138,22 @@ async def test_ids_of_others_are_no_oracle(app: asyncpg.Connection) -> None:
 
 
 @pytest.mark.usefixtures("furnished")
+async def test_a_tenant_can_be_deleted_only_when_suspended_and_only_by_itself(app: asyncpg.Connection) -> None:
+    assert await app.execute("delete from daira.tenants") == "DELETE 0"
+    async with clamped(app, "acme"):
+        assert await app.execute("delete from daira.tenants") == "DELETE 0"
+        assert await app.execute("delete from daira.tenants where tenant_id = 'globex'") == "DELETE 0"
+        await app.execute("update daira.tenants set state = 'suspended'")
+    async with clamped(app, "globex"):
+        assert await app.execute("delete from daira.tenants") == "DELETE 0"
+    async with clamped(app, "acme"):
+        assert await app.execute("delete from daira.tenants") == "DELETE 1"
+        assert await counts(app) == dict.fromkeys(TABLES, 0)
+    async with clamped(app, "globex"):
+        assert await counts(app) == dict.fromkeys(TABLES, 1)
+
+
+@pytest.mark.usefixtures("furnished")
 async def test_truncate_and_row_security_off_are_refused(app: asyncpg.Connection) -> None:
     for statement in ("truncate daira.jobs", "set row_security = off; select from daira.jobs", "drop table daira.jobs"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, suppress
+from errno import ENOENT
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, ParamSpec, TypeVar
@@ -15,6 +16,9 @@ from app.ports.blobs import CHUNK
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
+
+FOLDER_TRIES = 10
+"""A folder goes with its last blob, perhaps just when another is about to be put into it."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -95,8 +99,11 @@ def _size(position: int, end: int | None) -> int:
 
 
 def _create(files: ExitStack, path: Path) -> BinaryIO:
-    _make_folder(path.parent)
-    return files.enter_context(open(path, "xb", opener=_private))
+    for _ in range(FOLDER_TRIES):
+        with suppress(FileNotFoundError):
+            _make_folder(path.parent)
+            return files.enter_context(open(path, "xb", opener=_private))
+    raise FileNotFoundError(ENOENT, "the folder can't be made", str(path.parent))
 
 
 def _private(path: str, flags: int) -> int:
@@ -132,6 +139,9 @@ def _remove(path: Path) -> None:
     with suppress(FileNotFoundError):
         path.unlink()
         _sync_folder(path.parent)
+    # The last one takes the folder with it: nothing is left of a tenant that has no blobs.
+    with suppress(OSError):
+        path.parent.rmdir()
 
 
 def _probe(root: Path) -> None:

@@ -51,6 +51,12 @@ class Tables:
             attempts=dict(self.attempts),
         )
 
+    def clear(self) -> None:
+        """What the cascade from a removed tenant does in a database."""
+        self.tenant = None
+        for rows in (self.keys, self.documents, self.pages, self.jobs, self.attempts):
+            rows.clear()
+
     def counts(self) -> dict[str, int]:
         return {
             "tenants": int(self.tenant is not None),
@@ -90,7 +96,9 @@ class MemoryStore:
         async with _held(self._locks.setdefault(tenant, threading.Lock())):
             copy = self.tables(tenant).copy()
             yield copy
-            if copy.tenant is not None:
+            if copy.tenant is None:
+                self._tables.pop(tenant, None)
+            else:
                 self._tables[tenant] = copy
 
 

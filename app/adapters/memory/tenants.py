@@ -33,3 +33,10 @@ class MemoryTenantRow:
             return False
         tables.tenant = replace(tables.tenant, limits=limits)
         return True
+
+    async def remove(self) -> bool:
+        tables = await self._session.writing()
+        if tables.tenant is None or tables.tenant.state is not TenantState.SUSPENDED:
+            return False
+        tables.clear()
+        return True

@@ -81,7 +81,7 @@ async def row_security_cannot_be_switched_off(engine: Engine) -> list[str]:
             await connection.execute(text("set local row_security = off"))
             await connection.execute(text("select from daira.jobs limit 1"))
     except Exception as error:
-        if _refused(error):
+        if is_refused(error):
             return []
         raise
     return ["row_security = off does not raise an error for this login: it reads through the wall"]
@@ -133,7 +133,8 @@ CHECKS: dict[str, Callable[[Engine], Awaitable[list[str]]]] = {
 }
 
 
-def _refused(error: BaseException | None) -> bool:
+def is_refused(error: BaseException | None) -> bool:
+    """By the server, for want of a right."""
     while error is not None:
         if isinstance(error, asyncpg.InsufficientPrivilegeError):
             return True

@@ -80,7 +80,7 @@ class Engine:
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that leaving commits. Only `Database.begin` and the checks of the guard ask for one."""
+        """A transaction that leaving commits. Only `Database.begin` and what tries the wall ask for one."""
         with reachable():
             async with self._engine.connect() as connection, connection.begin():
                 yield connection
@@ -110,9 +110,9 @@ class Engine:
         await self._engine.dispose()
 
 
-async def once(url: str, act: Callable[[Engine], Awaitable[T]], *, name: str) -> T:
+async def once(url: str, act: Callable[[Engine], Awaitable[T]], *, name: str, pooled: bool = False) -> T:
     """For commands and checks, which come and go: an engine without a pool, closed afterwards."""
-    engine = Engine(url, pool_size=0, name=name)
+    engine = Engine(url, pool_size=0, name=name, pooled=pooled)
     try:
         return await act(engine)
     finally:

@@ -2,11 +2,11 @@
 
 from dataclasses import asdict
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, delete, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from app.adapters.postgres.clamped import Clamped
-from app.adapters.postgres.tables import tenants
+from app.adapters.postgres.tables import doorbells, jobs, tenants
 from app.domain.tenants import Limits, Tenant, TenantState
 
 
@@ -42,6 +42,23 @@ class PostgresTenant:
     async def set_limits(self, limits: Limits) -> bool:
         statement = update(tenants).where(self._own()).values(asdict(limits))
         return (await self._clamped.execute(statement)).rowcount == 1
+
+    async def remove(self) -> bool:
+        # A settle locks its job and then the document; the cascade would lock them the other way round.
+        of_it = jobs.c.tenant_id == self._tenant_id
+        await self._clamped.execute(select(jobs.c.id).where(of_it).order_by(jobs.c.id).with_for_update())
+        # Forced row-level security lets suspended ones go, and no others.
+        removed = (await self._clamped.execute(delete(tenants).where(self._own()))).rowcount == 1
+        if removed:
+            await self._remove_bells()
+        return removed
+
+    async def _remove_bells(self) -> None:
+        """Where the main database is the queue. One that somebody is at stays, and is answered as missing."""
+        c = doorbells.c
+        left = select(c.lane, c.job_id).where(c.tenant_id == self._tenant_id).with_for_update(skip_locked=True)
+        mine = c.tenant_id == self._tenant_id
+        await self._clamped.execute(delete(doorbells).where(mine, tuple_(c.lane, c.job_id).in_(left)))
 
     def _own(self) -> ColumnElement[bool]:
         return tenants.c.tenant_id == self._tenant_id

@@ -1,0 +1,64 @@
+"""The `selftest` job: takes as long as it is told, looks at a blob where one is named, and says who did it."""
+
+import asyncio
+import hashlib
+import math
+from dataclasses import dataclass
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.domain.documents import blob_key
+from app.domain.errors import NotFound
+from app.domain.ids import DocumentId, TenantId
+from app.domain.jobs import Progress
+from app.domain.leases import ClaimedJob
+from app.domain.outcomes import Done, Outcome
+from app.domain.selftest import KIND, LONGEST
+from app.ports.blobs import Blobs
+from app.ports.database import Tx
+from app.ports.handlers import Reporter
+
+
+class SelftestPayload(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    seconds: float = Field(0, ge=0, le=LONGEST.total_seconds())
+    blob: UUID | None = None
+    """Of the job's own tenant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelftestHandler:
+    blobs: Blobs
+    kind: str = KIND
+
+    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
+        payload = SelftestPayload.model_validate(job.payload)
+        await _wait(payload.seconds, reporter)
+        result = {"attempt": job.lease.attempt, "sha256": await self._digest(job.lease.tenant_id, payload.blob)}
+
+        async def apply(tx: Tx) -> None:
+            await tx.jobs.save_result(job.lease.job_id, result)
+
+        return Done(apply)
+
+    async def _digest(self, tenant_id: TenantId, blob: UUID | None) -> str | None:
+        """None where none is named, or where it is not in the store of this worker."""
+        if blob is None:
+            return None
+        digest = hashlib.sha256()
+        try:
+            async for chunk in self.blobs.get(blob_key(tenant_id, DocumentId(blob))):
+                digest.update(chunk)
+        except NotFound:
+            return None
+        return digest.hexdigest()
+
+
+async def _wait(seconds: float, reporter: Reporter) -> None:
+    """With progress each second: it is told at once, and its answer says whether a cancel was asked for."""
+    total = math.ceil(seconds)
+    for done in range(total):
+        reporter.report(Progress(done=done, total=total, unit="second"))
+        await asyncio.sleep(min(1, seconds - done))

@@ -1,0 +1,110 @@
+"""Workers that are lost: their job goes to another, and what they still write counts for nothing."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+
+from app.domain.doorbells import Ring
+from app.domain.errors import DairaError
+from app.domain.jobs import Attempt, AttemptOutcome, Job, JobError, JobState
+from app.domain.leases import Lease, Pulse, Settlement
+from app.domain.selftest import KIND
+from app.selftest.bench import Bench, Failed, reason, ring_of
+
+LEASE = timedelta(seconds=1)
+"""Short, so that it runs out soon; the workers' own leases are as they are."""
+
+TRIES = 5
+"""For a claim of our own: an idle worker may look for lost bells just then, and be faster."""
+
+STALE = JobError(code="internal", message="written by a worker that had lost its lease")
+
+
+async def killed_worker(bench: Bench) -> str:
+    """A job whose worker is killed is done by another, once."""
+    async with bench.parts.doomed() as doomed:
+        job = await _claimed_by(lambda ring: doomed.claim(ring, lease=LEASE), bench)
+        await doomed.kill()
+    job = await bench.ended(job, within=LEASE + bench.recovery)
+    last = await _check_recovered(bench, job)
+    return f"its lease ran out, {last.worker} took the job {await _waited(bench, job):.1f} s later and did it"
+
+
+async def stale_writer(bench: Bench) -> str:
+    """A worker that has lost its lease can write nothing."""
+    job = await _claimed_by(lambda ring: _claim(bench, ring), bench, seconds=2)
+    stale = Lease(tenant_id=job.tenant_id, job_id=job.id, attempt=1)
+    await bench.until(job, lambda now: now.attempts > stale.attempt, within=LEASE + bench.recovery)
+    await _check_refused(bench, stale, when="while another worker had the job")
+    job = await bench.ended(job, within=bench.recovery)
+    await _check_refused(bench, stale, when="after another worker had done the job")
+    await _check_recovered(bench, await bench.now(job))
+    return "beat, settle and result refused, while another had the job and when it was done"
+
+
+async def _claim(bench: Bench, ring: Ring) -> bool:
+    claims = await bench.parts.leases.claim([ring], worker="selftest", lease=LEASE, kinds=frozenset({KIND}))
+    return claims[0].job is not None
+
+
+async def _claimed_by(claim: Callable[[Ring], Awaitable[bool]], bench: Bench, *, seconds: float = 0) -> Job:
+    for _ in range(TRIES):
+        job = await bench.enqueue(seconds=seconds)
+        if await claim(ring_of(job)):
+            return job
+    raise Failed(f"a worker claimed the job before the selftest could, {TRIES} times: try again")
+
+
+async def _check_refused(bench: Bench, stale: Lease, *, when: str) -> None:
+    attempts = {"result": _write_result, "beat": _beat, "settle": _settle}
+    for what, write in attempts.items():
+        try:
+            refused = not await write(bench, stale)
+        except DairaError:
+            raise
+        except Exception as error:
+            # A fence says no. What is said by a key behind it comes too late for whatever has no key.
+            raise Failed(f"a {what} with a lost lease got past the fence {when}: {reason(error)}") from error
+        if not refused:
+            raise Failed(f"a {what} with a lost lease was accepted {when}: the fence does not hold")
+
+
+async def _write_result(bench: Bench, stale: Lease) -> bool:
+    accepted = False
+    with suppress(_TakenBackError):
+        async with bench.parts.database.begin(stale.tenant_id) as tx:
+            accepted = await tx.jobs.settle(_settlement(stale, JobState.DONE))
+            raise _TakenBackError
+    return accepted
+
+
+async def _beat(bench: Bench, stale: Lease) -> bool:
+    (beat,) = await bench.parts.leases.beat([Pulse(lease=stale)], lease=LEASE)
+    return beat.held
+
+
+async def _settle(bench: Bench, stale: Lease) -> bool:
+    (accepted,) = await bench.parts.leases.settle([_settlement(stale, JobState.FAILED)])
+    return accepted
+
+
+class _TakenBackError(Exception):
+    """Rolls a transaction back: what it could do is known, and shall not have been done."""
+
+
+def _settlement(lease: Lease, state: JobState) -> Settlement:
+    outcome = AttemptOutcome.DONE if state is JobState.DONE else AttemptOutcome.FAIL
+    return Settlement(lease=lease, state=state, outcome=outcome, error=None if state is JobState.DONE else STALE)
+
+
+async def _check_recovered(bench: Bench, job: Job) -> Attempt:
+    last = await bench.check_history(job, [AttemptOutcome.EXPIRED, AttemptOutcome.DONE])
+    if (job.expiries, job.failures, job.error) != (1, 0, None):
+        raise Failed(f"the job counts {job.expiries} leases that ran out and {job.failures} failures, not 1 and 0")
+    return last
+
+
+async def _waited(bench: Bench, job: Job) -> float:
+    """Seconds from the end of the lost lease to the second claim, by the database's clock."""
+    lost, taken = await bench.history(job)
+    return (taken.started_at - lost.started_at - LEASE).total_seconds()

@@ -1,0 +1,104 @@
+"""One run: register, check everything that can be checked side by side, and clean up whatever happens."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from app.selftest import delivery, recovery, separation, tenants
+from app.selftest.bench import Bench, reason
+from app.selftest.deployment import Deployment
+
+
+class Verdict(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    name: str
+    look: Callable[[Bench], Awaitable[str]]
+    """Answers with what it saw; raises Failed for what should not be. Its docstring is what is checked."""
+    needs_worker: bool = True
+
+    @property
+    def sentence(self) -> str:
+        return (self.look.__doc__ or "").strip().removesuffix(".")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    check: Check
+    verdict: Verdict
+    seen: str
+    seconds: float = 0
+
+
+class Watcher(Protocol):
+    def started(self, check: Check) -> None: ...
+
+    def found(self, finding: Finding) -> None: ...
+
+
+SET_UP = Check(name="set-up", look=tenants.registered)
+DELIVERY = Check(name="delivery", look=delivery.delivery)
+CHECKS = (
+    Check(name="isolation", look=separation.isolation, needs_worker=False),
+    Check(name="blobs", look=separation.blobs, needs_worker=False),
+    Check(name="shared blobs", look=separation.shared_blobs),
+    Check(name="forged bell", look=separation.forged_bell),
+    Check(name="lost bell", look=delivery.lost_bell),
+    Check(name="duplicate bells", look=delivery.duplicate_bells),
+    Check(name="cancel", look=delivery.cancel),
+    Check(name="killed worker", look=recovery.killed_worker),
+    Check(name="stale writer", look=recovery.stale_writer),
+)
+CLEAN_UP = Check(name="clean-up", look=tenants.removed)
+
+
+async def selftest(
+    deployment: Deployment, *, patience: timedelta, watcher: Watcher, checks: Sequence[Check] = CHECKS
+) -> list[Finding]:
+    """Every check's finding. Cancelling it is safe: what it has made is removed all the same."""
+    bench = Bench(deployment, patience=patience)
+    findings: list[Finding] = []
+    try:
+        findings.append(await _find(SET_UP, bench, watcher))
+        if findings[0].verdict is Verdict.PASSED:
+            findings += await _check_all(checks, bench, watcher)
+    finally:
+        findings.append(await _find(CLEAN_UP, bench, watcher))
+    return findings
+
+
+async def _check_all(checks: Sequence[Check], bench: Bench, watcher: Watcher) -> list[Finding]:
+    """Side by side: the whole takes about as long as the slowest. Without a worker, most of it could only wait."""
+    delivered = asyncio.ensure_future(_find(DELIVERY, bench, watcher))
+
+    async def find(check: Check) -> Finding:
+        if check.needs_worker and (await delivered).verdict is not Verdict.PASSED:
+            skipped = Finding(check=check, verdict=Verdict.SKIPPED, seen="needs a worker, see delivery")
+            watcher.found(skipped)
+            return skipped
+        return await _find(check, bench, watcher)
+
+    return list(await asyncio.gather(delivered, *map(find, checks)))
+
+
+async def _find(check: Check, bench: Bench, watcher: Watcher) -> Finding:
+    watcher.started(check)
+    started = time.monotonic()
+    verdict = Verdict.FAILED
+    try:
+        seen = await check.look(bench)
+        verdict = Verdict.PASSED
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what this check found, and the others go on
+        seen = reason(error)
+    finding = Finding(check=check, verdict=verdict, seen=seen, seconds=time.monotonic() - started)
+    watcher.found(finding)
+    return finding

@@ -1,0 +1,93 @@
+"""What must stay apart, tenants; and what must not, the stores of those who share them."""
+
+import hashlib
+import secrets
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+from app.domain.doorbells import Ring
+from app.domain.errors import NotFound
+from app.domain.ids import TenantId
+from app.domain.jobs import AttemptOutcome
+from app.domain.leases import ClaimOutcome
+from app.domain.selftest import KIND
+from app.selftest.bench import Bench, Failed, ring_of
+from app.selftest.recovery import LEASE
+
+FAR_OFF = timedelta(hours=1)
+"""A job for later: whoever finds it leaves it alone, so what is done to it was done by a forged bell."""
+
+SIZE = 100_000
+"""Bytes of a blob: more than a block, less than is noticed."""
+
+
+async def forged_bell(bench: Bench) -> str:
+    """A bell that names a job under another tenant reaches nothing."""
+    job = await bench.enqueue(run_in=FAR_OFF)
+    forged = ring_of(job, tenant=bench.other)
+    # Under its own tenant the job is there, and not due.
+    await _check_claim(bench, ring_of(job), ClaimOutcome.NOT_DUE)
+    await _check_claim(bench, forged, ClaimOutcome.MISSING_OR_LOCKED)
+    await bench.parts.doorbell.ring([forged])
+    # Rung after it and so answered after it, by the workers that are there.
+    await bench.ended(await bench.ring(await bench.enqueue(tenant=bench.other)), within=bench.patience)
+    if await bench.now(job) != job or await bench.history(job):
+        raise Failed("a job was changed by a bell that named it under another tenant")
+    return "answered, the job untouched"
+
+
+async def isolation(bench: Bench) -> str:
+    """No tenant sees or writes another's rows, and nobody any without a tenant."""
+    wall, mine, theirs = bench.parts.wall, bench.tenant, bench.other
+    for tenant in (mine, theirs):
+        await wall.furnish(tenant)
+    if faults := await wall.faults(mine, theirs):
+        raise Failed("; ".join(faults))
+    return f"{len(await wall.tables())} tables: no row of another tenant to be seen or written, none without a tenant"
+
+
+async def blobs(bench: Bench) -> str:
+    """Bytes are stored, read in whole and in part, and deleted."""
+    store, (_, key), content = bench.parts.blobs, bench.blob(), secrets.token_bytes(SIZE)
+    await store.put(key, _chunks(content))
+    if await _read(store.get(key)) != content:
+        raise Failed("other bytes were read than were stored")
+    if await _read(store.get(key, start=10, end=SIZE // 2)) != content[10 : SIZE // 2]:
+        raise Failed("a range of the bytes is not what was asked for")
+    await store.delete(key)
+    try:
+        await _read(store.get(key))
+    except NotFound:
+        return "stored, read, read in part, deleted"
+    raise Failed("deleted bytes can still be read")
+
+
+async def shared_blobs(bench: Bench) -> str:
+    """Bytes that are stored here are read by the workers."""
+    (blob, key), content = bench.blob(), secrets.token_bytes(SIZE)
+    await bench.parts.blobs.put(key, _chunks(content))
+    job = await bench.ended(await bench.ring(await bench.enqueue(blob=blob)), within=bench.patience)
+    reader = (await bench.check_history(job, [AttemptOutcome.DONE])).worker
+    assert isinstance(job.result, dict), "it is the last attempt's"
+    if job.result["sha256"] != hashlib.sha256(content).hexdigest():
+        raise Failed(f"{reader} does not find what is stored here: DAIRA_BLOB_URL must lead all to one store")
+    return f"{reader} read what was stored here"
+
+
+async def _check_claim(bench: Bench, ring: Ring, expected: ClaimOutcome) -> None:
+    (claim,) = await bench.parts.leases.claim([ring], worker="selftest", lease=LEASE, kinds=frozenset({KIND}))
+    if claim.outcome is not expected:
+        raise Failed(f"a claim of the job under {_whose(bench, ring.tenant_id)} is answered {claim.outcome}")
+
+
+def _whose(bench: Bench, tenant: TenantId) -> str:
+    return "its own tenant" if tenant == bench.tenant else "another tenant"
+
+
+async def _chunks(content: bytes) -> AsyncIterator[bytes]:
+    yield content[: SIZE // 3]
+    yield content[SIZE // 3 :]
+
+
+async def _read(chunks: AsyncIterator[bytes]) -> bytes:
+    return b"".join([chunk async for chunk in chunks])
