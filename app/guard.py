@@ -33,7 +33,7 @@ def checks(settings: Settings) -> dict[str, Check]:
         return settings_faults(settings)
 
     def on_database(check: Callable[[Engine], Awaitable[list[str]]]) -> Check:
-        return lambda: once(settings.database_url.get_secret_value(), check, name="guard")
+        return lambda: once(settings.database_url.get_secret_value(), check, name="guard", pooled=settings.pooled)
 
     database = {} if settings.embedded or settings.memory_store else CHECKS | {NO_DEVELOPMENT_KEY: _no_development_key}
     return {"settings": of_settings} | {name: on_database(check) for name, check in database.items()}

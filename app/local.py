@@ -65,5 +65,7 @@ async def bring_to_head(settings: Settings) -> None:
     if owner := settings.migration_database_url.get_secret_value():
         await migrate(owner)
         return
-    if faults := await once(settings.database_url.get_secret_value(), schema_is_at_head, name="up"):
+    if faults := await once(
+        settings.database_url.get_secret_value(), schema_is_at_head, name="up", pooled=settings.pooled
+    ):
         raise Conflict(f"{faults[0]}; or set DAIRA_MIGRATION_DATABASE_URL, and `daira up` does it")

@@ -53,7 +53,7 @@ async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bo
 
 def _reach(settings: Settings) -> guard.Check:
     url = settings.database_url.get_secret_value()
-    return _as_check(lambda: once(url, lambda engine: engine.call("select 1"), name="doctor"))
+    return _as_check(lambda: once(url, lambda engine: engine.call("select 1"), name="doctor", pooled=settings.pooled))
 
 
 def _as_check(ping: Callable[[], Awaitable[object]]) -> guard.Check:
