@@ -1,0 +1,61 @@
+"""The environment of the peers, made once from hash-checked requirements, and apart from Daira's."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import platformdirs
+
+from benchmarks.race.processes import ROOT
+
+REQUIREMENTS = ROOT / "requirements" / "peers.txt"
+NAMES = ("python3.13", "python3.12", "python3.14")
+"""Oban needs 3.12."""
+RECENT = "import sys; sys.exit(sys.version_info < (3, 12)); import venv"
+
+
+def provide(python: Path | None) -> Path:
+    """The interpreter of the environment; made with `python`, or with one that is found."""
+    interpreter = python or _find()
+    wanted = REQUIREMENTS.read_bytes() + str(interpreter).encode()
+    folder = platformdirs.user_cache_path("daira-race") / hashlib.sha256(wanted).hexdigest()[:12]
+    inside = folder / "bin" / "python"
+    stamp = folder / ".installed"
+    if not stamp.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        for command in _commands(interpreter, folder, inside):
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        stamp.touch()
+    return inside
+
+
+def _commands(interpreter: Path, folder: Path, inside: Path) -> Iterator[list[str]]:
+    if uv := shutil.which("uv"):
+        yield [uv, "venv", "--quiet", "--python", str(interpreter), str(folder)]
+        install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(inside)]
+    else:
+        yield [str(interpreter), "-m", "venv", str(folder)]
+        install = [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    yield [*install, "--require-hashes", "-r", str(REQUIREMENTS)]
+
+
+def _find() -> Path:
+    """Of Python 3.12 or later; failing that our own, and then without Oban."""
+    for candidate in _candidates():
+        if subprocess.run([candidate, "-c", RECENT], check=False, capture_output=True).returncode == 0:
+            return candidate
+    return Path(sys.executable)
+
+
+def _candidates() -> Iterator[Path]:
+    if sys.version_info >= (3, 12):
+        yield Path(sys.executable)
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for name in NAMES:
+        if found := shutil.which(name):
+            yield Path(found)
+        yield from sorted(pyenv.glob(f"{name.removeprefix('python')}.*/bin/python"), reverse=True)
