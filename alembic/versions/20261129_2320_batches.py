@@ -11,8 +11,11 @@ without the lock admitted 20 where 2 were allowed. There is no counter that coul
 or past its lease is not counted from that moment. Who was left out is told `capped`, and is rung for when a job of the
 tenant ends, or by the sweeper, which rings for no more than have room.
 
-Joins are nested loops over the primary key, whatever the statistics say: a plan made while the table was small is
-kept, and a session may live for weeks.
+What is locked by id is then written by its place (ctid), in a statement that can reach rows in no other way. Joined
+by id again, the planner may walk all of a tenant's jobs instead: it does where it planned while the table was small, and
+a session keeps its plans until the next ANALYZE. A locked row keeps its place, and the next statement of a volatile
+function sees it. For the same reason the index on documents is partial: nothing but the primary key is left for a
+look-up by id.
 """
 
 from alembic import context
@@ -24,10 +27,67 @@ down_revision = "20261129_2315"
 branch_labels = None
 depends_on = None
 
+# Nothing but a scan by place is left to the planner.
+BY_PLACE = """language plpgsql volatile security invoker set plan_cache_mode = force_generic_plan
+set enable_indexscan = off set enable_seqscan = off set enable_bitmapscan = off set enable_indexonlyscan = off
+set enable_hashjoin = off set enable_mergejoin = off as $$
+#variable_conflict use_column"""
+
+BEGIN_ATTEMPTS = f"""
+create function daira.begin_attempts(p_places tid[], p_worker text, p_now timestamptz, p_lease interval, p_capped boolean)
+returns table (tenant_id text, job_id uuid, outcome text, attempts int, kind text, document_id uuid, payload jsonb,
+               failures int, max_attempts int, traceparent text, waited interval, capped boolean)
+{BY_PLACE}
+begin
+    return query
+    update daira.jobs j
+       set state = 'claimed', attempts = j.attempts + 1, claimed_by = p_worker,
+           lease_until = p_now + p_lease, started_at = p_now, progress = null, rings = 0
+     where j.ctid = any (p_places)
+    returning j.tenant_id, j.id, 'claimed'::text, j.attempts, j.kind, j.document_id, j.payload, j.failures,
+              j.max_attempts, j.traceparent, p_now - j.run_after, p_capped;
+end $$
+"""
+
+RENEW = f"""
+create function daira.renew(p_places tid[], p_progress jsonb[], p_lease interval) returns void
+{BY_PLACE}
+begin
+    update daira.jobs j
+       set lease_until = clock_timestamp() + p_lease, progress = coalesce(u.progress, j.progress)
+      from unnest(p_places, p_progress) as u(place, progress)
+     where j.ctid = u.place;
+end $$
+"""
+
+END_ATTEMPTS = f"""
+create function daira.end_attempts(p_places tid[], p_now timestamptz, p_states text[], p_errors jsonb[],
+                                   p_delays interval[], p_failures int[], p_releases int[], p_progress jsonb[])
+returns void
+{BY_PLACE}
+begin
+    update daira.jobs j
+       set state = h.final, claimed_by = null, lease_until = null,
+           failures = j.failures + h.failures, releases = j.releases + h.releases,
+           progress = case when h.final = 'queued' then null else coalesce(h.progress, j.progress) end,
+           run_after = case when h.final = 'queued' then p_now + h.delay else j.run_after end,
+           ring_after = case when h.final = 'queued' then p_now + h.delay + interval '5 seconds' else j.ring_after end,
+           rings = 0,
+           finished_at = case when h.final = 'queued' then null else p_now end,
+           last_error = case h.final
+               when 'done' then null
+               when 'cancelled' then '{{"code": "cancelled", "message": "cancelled on request"}}'::jsonb
+               else coalesce(h.error, j.last_error) end
+      from unnest(p_places, p_states, p_errors, p_delays, p_failures, p_releases, p_progress)
+           as h(place, final, error, delay, failures, releases, progress)
+     where j.ctid = h.place;
+end $$
+"""
+
 CLAIM_SIGNATURE = "claim(text[], uuid[], text, interval, text[])"
 
 ATTRIBUTES = """language plpgsql volatile security invoker set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_column"""
 
 # How many jobs a tenant with a cap may begin now. Who waits for the lock counts what the other has claimed: each
@@ -62,6 +122,7 @@ declare
     v_active boolean;
     v_cap int;
     v_ready uuid[];
+    v_places tid[];
 begin
     for v_tenant, v_ids in
         select u.t, array_agg(distinct u.j order by u.j) from unnest(p_tenants, p_jobs) as u(t, j)
@@ -70,25 +131,20 @@ begin
         perform set_config('app.tenant_id', v_tenant, true);
         select t.state = 'active', t.max_running into v_active, v_cap from daira.tenants t where t.tenant_id = v_tenant;
         v_active := coalesce(v_active, false);
-        select coalesce(array_agg(j.id) filter (where v_active and j.state = 'queued' and not j.cancel_requested
-                                                  and j.run_after <= v_now and j.kind = any (p_kinds)), '{{}}')
-          into v_ready
+        select coalesce(array_agg(j.id), '{{}}'), coalesce(array_agg(j.place), '{{}}') into v_ready, v_places
           from unnest(v_ids) as u(id) cross join lateral (
-            select x.id, x.kind, x.state, x.run_after, x.cancel_requested from daira.jobs x
+            select x.id, x.ctid as place, x.kind, x.state, x.run_after, x.cancel_requested from daira.jobs x
             where x.tenant_id = v_tenant and x.id = u.id for update skip locked offset 0
-          ) j;
+          ) j
+         where v_active and j.state = 'queued' and not j.cancel_requested and j.run_after <= v_now
+           and j.kind = any (p_kinds);
         if v_cap is not null and v_ready <> '{{}}' then
             v_ready := v_ready[1:daira.room(v_tenant, p_lock => true)];
+            v_places := v_places[1:cardinality(v_ready)];
         end if;
-
-        return query
-        update daira.jobs j
-           set state = 'claimed', attempts = j.attempts + 1, claimed_by = p_worker,
-               lease_until = v_now + p_lease, started_at = v_now, progress = null, rings = 0
-          from unnest(v_ready) as u(id)
-         where j.tenant_id = v_tenant and j.id = u.id
-        returning v_tenant, j.id, 'claimed'::text, j.attempts, j.kind, j.document_id, j.payload, j.failures,
-                  j.max_attempts, j.traceparent, v_now - j.run_after, v_cap is not null;
+        if v_ready <> '{{}}' then
+            return query select * from daira.begin_attempts(v_places, p_worker, v_now, p_lease, v_cap is not null);
+        end if;
         continue when cardinality(v_ready) = cardinality(v_ids);
 
         -- The others, and what is to be done about them. Those that could be locked above still are.
@@ -144,6 +200,7 @@ returns table (tenant_id text, job_id uuid, attempt int, held boolean, cancel_re
 declare
     v_before text := current_setting('app.tenant_id', true);
     v record;
+    b record;
 begin
     for v in
         select u.tenant, array_agg(u.job order by u.job) as jobs, array_agg(u.attempt order by u.job) as attempts,
@@ -152,29 +209,29 @@ begin
         where u.tenant <> '' group by u.tenant order by u.tenant
     loop
         perform set_config('app.tenant_id', v.tenant, true);
-        return query
-        with held as materialized (
-            select u.job, u.attempt, u.progress, j.id, j.state, j.attempts, j.cancel_requested
+        select array_agg(h.job) as jobs, array_agg(h.attempt) as attempts, array_agg(h.held) as held,
+               array_agg(h.cancel_requested) as cancels,
+               array_agg(h.place) filter (where h.held) as places,
+               array_agg(h.progress) filter (where h.held) as progress
+          into b
+          from (
+            select u.job, u.attempt, u.progress, j.place, coalesce(j.cancel_requested, false) as cancel_requested,
+                   coalesce(j.state = 'claimed' and j.attempts = u.attempt, false) as held,
+                   -- A row that is being written just now, most likely by this job's own settle, is left out: waiting
+                   -- for it would keep all the other leases waiting.
+                   j.place is not null or not exists (
+                       select from daira.jobs x where x.tenant_id = v.tenant and x.id = u.job offset 0) as known
             from unnest(v.jobs, v.attempts, v.progress) as u(job, attempt, progress)
             left join lateral (
-                select x.id, x.state, x.attempts, x.cancel_requested from daira.jobs x
+                select x.ctid as place, x.state, x.attempts, x.cancel_requested from daira.jobs x
                 where x.tenant_id = v.tenant and x.id = u.job for update skip locked offset 0
             ) j on true
-            -- Sorted, so that all are read before one is written: a row that this statement has changed is passed over.
-            order by u.job
-        ), beaten as (
-            update daira.jobs j
-               set lease_until = clock_timestamp() + p_lease, progress = coalesce(h.progress, j.progress)
-              from held h
-             where h.state = 'claimed' and h.attempts = h.attempt and j.tenant_id = v.tenant and j.id = h.job
-            returning j.id
-        )
-        select v.tenant, h.job, h.attempt, b.id is not null, coalesce(h.cancel_requested, false)
-        from held h left join beaten b on b.id = h.job and h.attempts = h.attempt
-        -- Left out: a row that is being written just now, most likely by this job's own settle. Waiting for it would
-        -- keep all the other leases waiting.
-        where h.id is not null or not exists (
-            select from daira.jobs x where x.tenant_id = v.tenant and x.id = h.job offset 0);
+          ) h
+         where h.known;
+        if b.places is not null then
+            perform daira.renew(b.places, b.progress, p_lease);
+        end if;
+        return query select v.tenant, u.* from unnest(b.jobs, b.attempts, b.held, b.cancels) as u;
     end loop;
     perform set_config('app.tenant_id', coalesce(v_before, ''), true);
 end $$
@@ -190,6 +247,7 @@ declare
     v_before text := current_setting('app.tenant_id', true);
     v_now timestamptz := clock_timestamp();
     v record;
+    h record;
 begin
     for v in
         select u.tenant, array_agg(u.job order by u.job) as jobs, array_agg(u.attempt order by u.job) as attempts,
@@ -203,46 +261,39 @@ begin
         where u.tenant <> '' group by u.tenant order by u.tenant
     loop
         perform set_config('app.tenant_id', v.tenant, true);
-        return query
-        with held as materialized (
-            select u.*, j.claimed_by, j.started_at, j.state = 'claimed' and j.attempts = u.attempt as held,
-                   case when j.cancel_requested and u.next in ('queued', 'failed')
-                        then 'cancelled' else u.next end as final
-            from unnest(v.jobs, v.attempts, v.nexts, v.outcomes, v.errors, v.delays, v.failures, v.releases,
-                        v.progress)
-                 as u(job, attempt, next, outcome, error, delay, failures, releases, progress)
-            left join lateral (
-                select x.state, x.attempts, x.cancel_requested, x.claimed_by, x.started_at from daira.jobs x
-                where x.tenant_id = v.tenant and x.id = u.job for update offset 0
-            ) j on true
-        ), settled as (
-            update daira.jobs j
-               set state = h.final, claimed_by = null, lease_until = null,
-                   failures = j.failures + h.failures, releases = j.releases + h.releases,
-                   progress = case when h.final = 'queued' then null else coalesce(h.progress, j.progress) end,
-                   run_after = case when h.final = 'queued' then v_now + h.delay else j.run_after end,
-                   ring_after = case when h.final = 'queued' then v_now + h.delay + interval '5 seconds'
-                                     else j.ring_after end,
-                   rings = 0,
-                   finished_at = case when h.final = 'queued' then null else v_now end,
-                   last_error = case h.final
-                       when 'done' then null
-                       when 'cancelled' then '{{"code": "cancelled", "message": "cancelled on request"}}'::jsonb
-                       else coalesce(h.error, j.last_error) end
-              from held h
-             where h.held and j.tenant_id = v.tenant and j.id = h.job
-        ), noted as (
+        select array_agg(u.job) as jobs, array_agg(u.attempt) as attempts, array_agg(j.place) as places,
+               array_agg(case when j.cancel_requested and u.next in ('queued', 'failed')
+                              then 'cancelled' else u.next end) as finals,
+               array_agg(case when j.cancel_requested and u.next in ('queued', 'failed')
+                              then 'cancelled' else u.outcome end) as outcomes,
+               array_agg(u.error) as errors, array_agg(u.delay) as delays, array_agg(u.failures) as failures,
+               array_agg(u.releases) as releases, array_agg(u.progress) as progress,
+               array_agg(j.claimed_by) as workers, array_agg(j.started_at) as starts
+          into h
+          from unnest(v.jobs, v.attempts, v.nexts, v.outcomes, v.errors, v.delays, v.failures, v.releases, v.progress)
+               as u(job, attempt, next, outcome, error, delay, failures, releases, progress)
+         cross join lateral (
+            select x.ctid as place, x.state, x.attempts, x.cancel_requested, x.claimed_by, x.started_at
+            from daira.jobs x where x.tenant_id = v.tenant and x.id = u.job for update offset 0
+         ) j
+         -- The fence.
+         where j.state = 'claimed' and j.attempts = u.attempt;
+        if h.jobs is not null then
+            perform daira.end_attempts(h.places, v_now, h.finals, h.errors, h.delays, h.failures, h.releases,
+                                       h.progress);
             insert into daira.job_attempts (tenant_id, job_id, attempt, worker, started_at, finished_at, outcome, error)
-            select v.tenant, h.job, h.attempt, h.claimed_by, h.started_at, v_now,
-                   case h.final when 'cancelled' then 'cancelled' else h.outcome end, h.error
-            from held h where h.held
-        )
-        select v.tenant, h.job, h.attempt, coalesce(h.held, false) from held h;
+            select v.tenant, u.job, u.attempt, u.worker, u.started_at, v_now, u.outcome, u.error
+            from unnest(h.jobs, h.attempts, h.workers, h.starts, h.outcomes, h.errors)
+                 as u(job, attempt, worker, started_at, outcome, error);
+        end if;
+        return query
+        select v.tenant, u.job, u.attempt, coalesce((u.job, u.attempt) in (
+            select * from unnest(h.jobs, h.attempts)), false)
+        from unnest(v.jobs, v.attempts) as u(job, attempt);
     end loop;
     perform set_config('app.tenant_id', coalesce(v_before, ''), true);
 end $$
 """
-
 
 SWEEP = f"""
 create or replace function daira.sweep(p_tenants text[], p_limit int, p_kinds text[] default null)
@@ -329,12 +380,25 @@ end $$
 """
 
 
+INDEX = """
+drop index daira.jobs_of_document;
+create index jobs_of_document on daira.jobs (tenant_id, document_id) where document_id is not null;
+"""
+PARTS = {
+    "room(text, boolean)": ROOM,
+    "begin_attempts(tid[], text, timestamptz, interval, boolean)": BEGIN_ATTEMPTS,
+    "renew(tid[], jsonb[], interval)": RENEW,
+    "end_attempts(tid[], timestamptz, text[], jsonb[], interval[], int[], int[], jsonb[])": END_ATTEMPTS,
+}
+
+
 def upgrade() -> None:
     script("set local lock_timeout = '5s'")
+    script(INDEX)
     script(f"drop function daira.{CLAIM_SIGNATURE}")
-    for function in (ROOM, CLAIM, BEAT, SETTLE, SWEEP):
+    for function in (*PARTS.values(), CLAIM, BEAT, SETTLE, SWEEP):
         script(function)
-    _grant(CLAIM_SIGNATURE, "room(text, boolean)")
+    _grant(CLAIM_SIGNATURE, *PARTS)
 
 
 def downgrade() -> None:
@@ -344,7 +408,10 @@ def downgrade() -> None:
     _grant(CLAIM_SIGNATURE)
     for function in (before.BEAT, before.SETTLE, before.SWEEP):
         script(function.replace("create function", "create or replace function"))
-    script("drop function daira.room(text, boolean)")
+    for name in PARTS:
+        script(f"drop function daira.{name}")
+    script("drop index daira.jobs_of_document")
+    script("create index jobs_of_document on daira.jobs (tenant_id, document_id)")
 
 
 def _grant(*functions: str) -> None:

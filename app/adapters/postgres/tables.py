@@ -159,7 +159,7 @@ jobs = Table(
         "tenant_id",
         postgresql_where=text("state in ('queued', 'claimed') and kind is not null"),
     ),
-    Index("jobs_of_document", "tenant_id", "document_id"),
+    Index("jobs_of_document", "tenant_id", "document_id", postgresql_where=text("document_id is not null")),
 )
 
 job_attempts = Table(
