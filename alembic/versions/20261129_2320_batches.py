@@ -328,7 +328,10 @@ begin
             select x.id, x.attempts, x.claimed_by, x.started_at, case
                 when x.cancel_requested then 'cancelled'
                 when x.expiries + 1 >= 3 then 'failed'
-                else 'queued' end as final
+                else 'queued' end as final,
+                -- What died with its worker twice is tried once more at a time of its own: one of those that died
+                -- together may be what kills them, and must not take the others along a third time.
+                case when x.expiries + 1 = 2 then random() * interval '15 seconds' else interval '0' end as apart
             from daira.jobs x
             where x.tenant_id = v_tenant and x.state = 'claimed' and x.kind is not null and x.lease_until < v_now
             order by x.id for update skip locked
@@ -336,17 +339,19 @@ begin
             update daira.jobs j
                set state = l.final, expiries = j.expiries + 1, claimed_by = null, lease_until = null, progress = null,
                    last_error = case l.final when 'cancelled' then v_cancelled else v_lost end,
-                   run_after = case l.final when 'queued' then v_now else j.run_after end,
-                   ring_after = v_now + interval '30 seconds', rings = 0,
+                   run_after = case l.final when 'queued' then v_now + l.apart else j.run_after end,
+                   -- The caller rings now for those that are due; the sweeper rings for the others in their time.
+                   ring_after = v_now + case l.apart when interval '0' then interval '30 seconds' else l.apart end,
+                   rings = 0,
                    finished_at = case l.final when 'queued' then null else v_now end
               from lost l
              where j.tenant_id = v_tenant and j.id = l.id
-            returning j.id, j.kind, l.final
+            returning j.id, j.kind, l.final = 'queued' and l.apart = interval '0' as due
         ), noted as (
             insert into daira.job_attempts (tenant_id, job_id, attempt, worker, started_at, finished_at, outcome, error)
             select v_tenant, l.id, l.attempts, l.claimed_by, l.started_at, v_now, 'expired', v_lost from lost l
         )
-        select v_tenant, e.id, e.kind, true, e.final = 'queued' from ended e;
+        select v_tenant, e.id, e.kind, true, e.due from ended e;
         end if;
 
         continue when not v_is_due;

@@ -18,6 +18,10 @@ MAX_ATTEMPTS = 5
 MAX_EXPIRIES = 3
 """Lost workers before a job is failed as `worker_lost`: it may be what kills them."""
 
+APART = timedelta(seconds=15)
+"""Jobs that lost two workers are run again at random times within this: one of those that died together may be what
+kills them, and must not take the others along a third time."""
+
 FIRST_RING_GRACE = timedelta(seconds=5)
 """What the ring after the commit is given to land before the sweeper rings again."""
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
-from app.domain.jobs import FIRST_RING_GRACE, WORKER_LOST, AttemptOutcome, Job, JobState
+from app.domain.jobs import APART, FIRST_RING_GRACE, WORKER_LOST, AttemptOutcome, Job, JobState
 from app.domain.leases import ClaimOutcome
 from app.ports.sweeps import Backlog, Swept
 from tests.support.rig import KIND, LEASE, SECOND, Rig, done, fail, ring_of
@@ -154,6 +154,22 @@ class SweepsSuite:
         await rig.expire(job)
         await rig.advance(SECOND * 31)
         assert await rung(rig, tenant) == [ring_of(job)]
+
+    async def test_jobs_that_died_together_twice_are_tried_apart(self, rig: Rig) -> None:
+        """One of them may be what kills its worker, and would take the others along a third time."""
+        tenant = await rig.tenant()
+        jobs = [await rig.enqueue(tenant) for _ in range(8)]
+        for due in (True, False):
+            for job in jobs:
+                await rig.lease(job)
+            await rig.advance(LEASE + SECOND)
+            assert {swept.due for swept in await sweep(rig, tenant)} == {due}
+        ends = [(await rig.attempts(job))[-1].finished_at for job in jobs]
+        waits = [(await rig.again(job)).run_after - end for job, end in zip(jobs, ends, strict=True)]
+        assert all(timedelta() <= wait <= APART for wait in waits)
+        assert max(waits) - min(waits) > SECOND
+        await rig.advance(APART + SECOND)
+        assert len(await rung(rig, tenant)) == len(jobs)
 
     async def test_an_expired_job_is_rung_by_its_pass_and_not_by_the_next(self, rig: Rig) -> None:
         tenant = await rig.tenant()

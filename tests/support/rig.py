@@ -13,7 +13,7 @@ from app.adapters.memory.sweeps import MemorySweeps
 from app.domain.documents import Document
 from app.domain.doorbells import Ring
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId, tenant_id, uuid7
-from app.domain.jobs import Attempt, AttemptOutcome, Job, JobError, JobState, NewJob
+from app.domain.jobs import APART, MAX_EXPIRIES, Attempt, AttemptOutcome, Job, JobError, JobState, NewJob
 from app.domain.keys import ApiKey, digest, new_secret
 from app.domain.leases import Beat, Claim, ClaimedJob, Lease, Pulse, Settlement
 from app.domain.pages import Page, Source, Word
@@ -121,6 +121,8 @@ class Rig:
         await self.advance(LEASE + SECOND)
         swept = await self.sweeps.sweep([job.tenant_id], limit=100)
         assert [found.ring for found in swept if found.expired] == [ring_of(job)]
+        if (await self.again(job)).expiries == MAX_EXPIRIES - 1:
+            await self.advance(APART)
 
 
 def memory_rig() -> Rig:

@@ -11,7 +11,7 @@ from app.adapters.memory.doorbell import MemoryDoorbell
 from app.domain.doorbells import Ring
 from app.domain.errors import Unavailable
 from app.domain.ids import TenantId
-from app.domain.jobs import FIRST_RING_GRACE, MAX_EXPIRIES, RING_AGAIN, RING_AGAIN_CAP, WORKER_LOST, JobState
+from app.domain.jobs import APART, FIRST_RING_GRACE, MAX_EXPIRIES, RING_AGAIN, RING_AGAIN_CAP, WORKER_LOST, JobState
 from app.domain.leases import ClaimOutcome
 from app.domain.tenants import Limits
 from app.ports.sweeps import Swept
@@ -108,6 +108,7 @@ async def test_a_job_that_loses_three_workers_has_failed_and_is_not_rung(bench: 
     job = await bench.rig.enqueue(await bench.rig.tenant())
     for _ in range(MAX_EXPIRIES):
         await bench.rung()
+        await bench.rig.advance(APART)
         await bench.rig.claimed(job)
         await bench.rig.advance(LEASE + SECOND)
         await bench.sweeping.sweep()

@@ -36,7 +36,7 @@ class MemorySweeps:
                 now = self._store.now()
                 # Found before the lost ones are queued again: those are rung already in this pass.
                 unheard = _unheard(tables, now, early)
-                swept += [_expire(tables, row, now=now) for row in _lost(tables, now)]
+                swept += [self._expire(tables, row, now=now) for row in _lost(tables, now)]
                 # A tenant with a cap is rung for what has room: its other jobs wait, and cost nothing meanwhile.
                 room = int(min(limit, transitions.room(tables, now=now)))
                 swept += [self._ring_again(tables, row, now=now) for row in unheard[:room]]
@@ -50,6 +50,10 @@ class MemorySweeps:
                 if not row.job.state.terminal:
                     jobs[row.job.kind].append((row.job, _is_active(tables)))
         return [_backlog(kind, jobs[kind], now=self._store.now()) for kind in sorted(jobs)]
+
+    def _expire(self, tables: Tables, row: JobRow, *, now: datetime) -> Swept:
+        after = transitions.expire(tables, row, now=now, jitter=self._jitter())
+        return _swept(after.job, expired=True, due=_is_due(after.job, now))
 
     def _ring_again(self, tables: Tables, row: JobRow, *, now: datetime) -> Swept:
         tables.jobs[row.job.id] = transitions.rung(row, now=now, jitter=self._jitter())
@@ -79,11 +83,6 @@ def _unheard(tables: Tables, now: datetime, early: frozenset[str] | None) -> lis
         if _is_due(row.job, now) and (row.ring_after <= now if early is None else row.job.kind in early)
     ]
     return sorted(found, key=lambda row: row.ring_after)
-
-
-def _expire(tables: Tables, row: JobRow, *, now: datetime) -> Swept:
-    after = transitions.expire(tables, row, now=now)
-    return _swept(after.job, expired=True, due=after.job.state is JobState.QUEUED)
 
 
 def _swept(job: Job, *, expired: bool, due: bool) -> Swept:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from app.adapters.memory.store import JobRow, Tables
 from app.domain.ids import TenantId
 from app.domain.jobs import (
+    APART,
     CANCELLED,
     FIRST_RING_GRACE,
     MAX_EXPIRIES,
@@ -119,9 +120,9 @@ def settle(tables: Tables, settlement: Settlement, *, now: datetime) -> bool:
     return True
 
 
-def expire(tables: Tables, row: JobRow, *, now: datetime) -> JobRow:
-    """End an attempt whose lease ran out."""
-    tables.jobs[row.job.id] = after = _expired(row, now=now)
+def expire(tables: Tables, row: JobRow, *, now: datetime, jitter: float) -> JobRow:
+    """End an attempt whose lease ran out; `jitter` is in 0..1."""
+    tables.jobs[row.job.id] = after = _expired(row, now=now, jitter=jitter)
     note_attempt(tables, row.job, outcome=AttemptOutcome.EXPIRED, error=WORKER_LOST, now=now)
     return after
 
@@ -179,7 +180,7 @@ def _final_error(job: Job, settlement: Settlement, *, state: JobState) -> JobErr
     return scrub_error(settlement.error) or job.error
 
 
-def _expired(row: JobRow, *, now: datetime) -> JobRow:
+def _expired(row: JobRow, *, now: datetime, jitter: float) -> JobRow:
     job = replace(
         row.job,
         expiries=row.job.expiries + 1,
@@ -192,6 +193,8 @@ def _expired(row: JobRow, *, now: datetime) -> JobRow:
         return replace(row, job=replace(job, state=JobState.CANCELLED, finished_at=now))
     if job.expiries >= MAX_EXPIRIES:
         return replace(row, job=replace(job, state=JobState.FAILED, finished_at=now))
+    if job.expiries == MAX_EXPIRIES - 1:
+        return _again(job, run_after=now + APART * jitter, grace=timedelta())
     # The caller rings it now, so the sweeper's first interval has begun.
     return _again(job, run_after=now, grace=RING_AGAIN)
 

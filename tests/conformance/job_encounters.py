@@ -1,0 +1,118 @@
+"""Two steps at the same moment: whoever is first, the store ends where one after the other would have ended."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from app.domain.doorbells import Ring
+from app.domain.jobs import Job, JobState
+from app.domain.leases import Beat, Claim, ClaimOutcome, Pulse
+from app.ports.sweeps import Swept
+from tests.conformance.job_machine import JobMachine
+from tests.conformance.job_moves import ACTS, EVERY_KIND, KINDS, MANY, PICKS, SEVERAL, WORKERS, Act, Pick, Token
+from tests.support.rig import LEASE, SECOND
+
+
+class JobEncounters(JobMachine):
+    @rule(kinds=KINDS, picks=SEVERAL)
+    def both_workers_claim_at_once(self, kinds: frozenset[str], picks: list[Pick]) -> None:
+        rings = [self.ring(pick) for pick in picks]
+
+        async def claims(worker: str, rings: Sequence[Ring]) -> list[tuple[str, Claim]]:
+            answers = await self.rig.leases.claim(rings, worker=worker, lease=LEASE, kinds=kinds)
+            return [(worker, claim) for claim in answers]
+
+        async def both() -> list[tuple[str, Claim]]:
+            anna, bert = await asyncio.gather(claims("anna", rings), claims("bert", rings[::-1]))
+            return anna + bert
+
+        answers = self.do(both())
+        for ring in set(rings):
+            found = [claim for _, claim in answers if claim.ring == ring]
+            locked = [claim for claim in found if claim.outcome is ClaimOutcome.MISSING_OR_LOCKED]
+            assert len(found) == 2
+            assert (len(locked) == 2) == (self.ledger.at(ring) is None), "somebody locked it first, and must say more"
+        self._judge_race(answers, kinds=kinds)
+
+    @rule(acts=st.lists(ACTS, min_size=1, max_size=5))
+    def workers_come_late_and_meet_the_sweeper(self, acts: list[Act]) -> None:
+        """Each attempt ends once: by its worker, or by the sweeper."""
+        self.time_passes(LEASE + SECOND)
+        # Holders alone: a late worker has nothing to end, but for that moment its row is locked and passed over.
+        latest = [replace(act, token=Token(act.token.pick)) for act in acts]
+        latest = [act for act in latest if self.ledger.holding(self.lease(act.token))]
+        settlements = [self.settlement_of(act) for act in latest]
+
+        async def meet() -> tuple[list[bool], list[Swept]]:
+            return await asyncio.gather(
+                self.rig.leases.settle(settlements), self.rig.sweeps.sweep(self.stage.tenants, limit=MANY)
+            )
+
+        answers, found = self.do(meet())
+        ended = list(zip(latest, settlements, answers, strict=True))
+        self.judge_settled(end for end in ended if end[2])
+        self.ledger.swept(found, self.stage.tenants, limit=MANY, early=None)
+        self.judge_settled(end for end in ended if not end[2])
+
+    @rule(picks=SEVERAL)
+    def workers_beat_late_and_meet_the_sweeper(self, picks: list[Pick]) -> None:
+        """A lease is renewed, or it is over; a beat that finds the sweeper at the job has no answer."""
+        self.time_passes(LEASE + SECOND)
+        # Not where there is a cap: how many bells have room then depends on who came first.
+        leases = {self.lease(Token(pick)) for pick in picks}
+        held = [lease for lease in leases if self.ledger.holding(lease) and lease.tenant_id not in self.ledger.caps]
+        pulses = [Pulse(lease=lease) for lease in sorted(held)]
+
+        async def meet() -> tuple[list[Beat], list[Swept]]:
+            return await asyncio.gather(
+                self.rig.leases.beat(pulses, lease=LEASE), self.rig.sweeps.sweep(self.stage.tenants, limit=MANY)
+            )
+
+        beats, found = self.do(meet())
+        for beat in beats:
+            if beat.held:
+                self.ledger.beaten(Pulse(lease=beat.lease), beat)
+        self.ledger.swept(found, self.stage.tenants, limit=MANY, early=None)
+        for beat in beats:
+            if not beat.held:
+                self.ledger.beaten(Pulse(lease=beat.lease), beat)
+
+    @rule(act=ACTS)
+    def a_caller_cancels_just_when_it_ends(self, act: Act) -> None:
+        ring, settles = self.ring(act.token.pick), self.settlement_of(act)
+
+        async def meet() -> tuple[Job | None, list[bool]]:
+            return await asyncio.gather(self.ask_to_cancel(ring), self.rig.leases.settle([settles]))
+
+        answer, (held,) = self.do(meet())
+        if answer and answer.state is JobState.CLAIMED:
+            self.ledger.cancelled(ring, answer)
+            self.ledger.settled(settles, act.ending, held=held)
+        else:
+            self.ledger.settled(settles, act.ending, held=held)
+            self.ledger.cancelled(ring, answer)
+
+    @rule(worker=WORKERS, pick=PICKS)
+    def a_caller_cancels_just_when_it_is_claimed(self, worker: str, pick: Pick) -> None:
+        ring = self.ring(pick)
+
+        async def meet() -> tuple[Job | None, list[Claim]]:
+            claims = self.rig.leases.claim([ring], worker=worker, lease=LEASE, kinds=EVERY_KIND)
+            return await asyncio.gather(self.ask_to_cancel(ring), claims)
+
+        answer, (claim,) = self.do(meet())
+        if claim.outcome is not ClaimOutcome.CANCELLED:
+            self.ledger.claimed(claim, worker=worker, kinds=EVERY_KIND, contended=True)
+            self.ledger.cancelled(ring, answer)
+        else:
+            self.ledger.cancelled(ring, answer)
+            self.ledger.claimed(claim, worker=worker, kinds=EVERY_KIND)
+
+    def _judge_race(self, answers: Iterable[tuple[str, Claim]], *, kinds: frozenset[str]) -> None:
+        """Whoever locked a row answers for it; the other one came afterwards, or found it locked."""
+        changes = [ClaimOutcome.CLAIMED, ClaimOutcome.SUSPENDED, ClaimOutcome.UNKNOWN_KIND]
+        for worker, claim in sorted(answers, key=lambda answer: answer[1].outcome not in changes):
+            self.ledger.claimed(claim, worker=worker, kinds=kinds, contended=True)

@@ -1,0 +1,61 @@
+"""Both stores play the machine of jobs: quick games that are the same each time, and long ones that never are."""
+
+from contextlib import AbstractAsyncContextManager
+from secrets import randbits
+
+import pytest
+from hypothesis import HealthCheck, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+from typing_extensions import override
+
+from tests.conformance.job_encounters import JobEncounters
+from tests.conformance.job_stage import OpenStage, Stage, memory_stage
+from tests.conformance.job_stage_on_postgres import postgres_stage
+from tests.support.databases import Cloned
+
+# Many short runs: after its first dozen a run makes most of its games out of the earlier ones, with little that is new.
+GAMES = settings(
+    max_examples=12,
+    stateful_step_count=30,
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+LONG_RUNS = 200
+
+# A game that was lost is played again, shorter and shorter, for up to five minutes.
+pytestmark = pytest.mark.timeout(900)
+
+
+def play(open_stage: OpenStage, *, run: int) -> None:
+    class Game(JobEncounters):
+        @override
+        def open_stage(self) -> AbstractAsyncContextManager[Stage]:
+            return open_stage()
+
+    run_state_machine_as_test(seed(run)(Game), settings=GAMES)
+
+
+@pytest.mark.parametrize("run", range(12))
+def test_the_memory_store_plays_as_the_model_does(run: int) -> None:
+    play(memory_stage, run=run)
+
+
+@pytest.mark.parametrize("run", range(6))
+def test_postgres_plays_as_the_model_does(cloned: Cloned, run: int) -> None:
+    play(postgres_stage(cloned), run=run)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_memory_store_plays_as_the_model_does_for_long() -> None:
+    for _ in range(LONG_RUNS):
+        play(memory_stage, run=randbits(32))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_postgres_plays_as_the_model_does_for_long(cloned: Cloned) -> None:
+    for _ in range(LONG_RUNS):
+        play(postgres_stage(cloned), run=randbits(32))
