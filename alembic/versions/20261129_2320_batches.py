@@ -85,6 +85,7 @@ end $$
 """
 
 CLAIM_SIGNATURE = "claim(text[], uuid[], text, interval, text[])"
+SWEEP_SIGNATURE = "sweep(text[], int, text[])"
 
 ATTRIBUTES = """language plpgsql volatile security invoker set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -296,8 +297,8 @@ end $$
 """
 
 SWEEP = f"""
-create or replace function daira.sweep(p_tenants text[], p_limit int, p_kinds text[] default null)
-returns table (tenant_id text, job_id uuid, kind text, expired boolean, due boolean)
+create function daira.sweep(p_tenants text[], p_limit int, p_kinds text[] default null)
+returns table (tenant_id text, job_id uuid, kind text, expired boolean, due boolean, delay interval)
 {ATTRIBUTES}
 declare
     v_before text := current_setting('app.tenant_id', true);
@@ -331,7 +332,7 @@ begin
                 else 'queued' end as final,
                 -- What died with its worker twice is tried once more at a time of its own: one of those that died
                 -- together may be what kills them, and must not take the others along a third time.
-                case when x.expiries + 1 = 2 then random() * interval '15 seconds' else interval '0' end as apart
+                case when x.expiries + 1 = 2 and not x.cancel_requested then random() * interval '15 seconds' else interval '0' end as apart
             from daira.jobs x
             where x.tenant_id = v_tenant and x.state = 'claimed' and x.kind is not null and x.lease_until < v_now
             order by x.id for update skip locked
@@ -340,18 +341,17 @@ begin
                set state = l.final, expiries = j.expiries + 1, claimed_by = null, lease_until = null, progress = null,
                    last_error = case l.final when 'cancelled' then v_cancelled else v_lost end,
                    run_after = case l.final when 'queued' then v_now + l.apart else j.run_after end,
-                   -- The caller rings now for those that are due; the sweeper rings for the others in their time.
-                   ring_after = v_now + case l.apart when interval '0' then interval '30 seconds' else l.apart end,
-                   rings = 0,
+                   -- The caller rings, now or for then.
+                   ring_after = v_now + l.apart + interval '30 seconds', rings = 0,
                    finished_at = case l.final when 'queued' then null else v_now end
               from lost l
              where j.tenant_id = v_tenant and j.id = l.id
-            returning j.id, j.kind, l.final = 'queued' and l.apart = interval '0' as due
+            returning j.id, j.kind, l.final = 'queued' as due, l.apart
         ), noted as (
             insert into daira.job_attempts (tenant_id, job_id, attempt, worker, started_at, finished_at, outcome, error)
             select v_tenant, l.id, l.attempts, l.claimed_by, l.started_at, v_now, 'expired', v_lost from lost l
         )
-        select v_tenant, e.id, e.kind, true, e.due from ended e;
+        select v_tenant, e.id, e.kind, true, e.due, e.apart from ended e;
         end if;
 
         continue when not v_is_due;
@@ -378,7 +378,7 @@ begin
              where j.tenant_id = v_tenant and j.id = f.id
             returning j.id, j.kind
         )
-        select v_tenant, b.id, b.kind, false, true from bumped b;
+        select v_tenant, b.id, b.kind, false, true, interval '0' from bumped b;
     end loop;
     perform set_config('app.tenant_id', coalesce(v_before, ''), true);
 end $$
@@ -400,18 +400,19 @@ PARTS = {
 def upgrade() -> None:
     script("set local lock_timeout = '5s'")
     script(INDEX)
-    script(f"drop function daira.{CLAIM_SIGNATURE}")
+    script(f"drop function daira.{CLAIM_SIGNATURE}; drop function daira.{SWEEP_SIGNATURE}")
     for function in (*PARTS.values(), CLAIM, BEAT, SETTLE, SWEEP):
         script(function)
-    _grant(CLAIM_SIGNATURE, *PARTS)
+    _grant(CLAIM_SIGNATURE, SWEEP_SIGNATURE, *PARTS)
 
 
 def downgrade() -> None:
     before = context.script.get_revision("20261129_0902").module
-    script(f"drop function daira.{CLAIM_SIGNATURE}")
+    script(f"drop function daira.{CLAIM_SIGNATURE}; drop function daira.{SWEEP_SIGNATURE}")
     script(before.CLAIM)
-    _grant(CLAIM_SIGNATURE)
-    for function in (before.BEAT, before.SETTLE, before.SWEEP):
+    script(before.SWEEP)
+    _grant(CLAIM_SIGNATURE, SWEEP_SIGNATURE)
+    for function in (before.BEAT, before.SETTLE):
         script(function.replace("create function", "create or replace function"))
     for name in PARTS:
         script(f"drop function daira.{name}")

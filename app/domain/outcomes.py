@@ -8,7 +8,9 @@ from typing import Any, assert_never
 from app.domain.jobs import CANCELLED, AttemptOutcome, JobError, JobState, Progress
 from app.domain.leases import ClaimedJob, Settlement
 
-BACKOFF = timedelta(seconds=2)
+BACKOFF = timedelta(seconds=30)
+"""Long enough that the jobs of one outage, spread over the whole of it, don't come back as one wave."""
+
 BACKOFF_CAP = timedelta(minutes=10)
 BACKOFF_FLOOR = timedelta(seconds=1)
 NO_DELAY = timedelta()
@@ -52,9 +54,9 @@ Ending = Outcome | Release
 
 
 def backoff(failures: int, *, jitter: float) -> timedelta:
-    """The wait after the failure that follows `failures` earlier ones; `jitter` in 0..1 spreads it by half."""
+    """The wait after the failure that follows `failures` earlier ones; `jitter` in 0..1 is the part of it."""
     full = min(BACKOFF_CAP, BACKOFF * (1 << min(failures, 16)))
-    return max(BACKOFF_FLOOR, full * (0.5 + 0.5 * jitter))
+    return BACKOFF_FLOOR + (full - BACKOFF_FLOOR) * jitter
 
 
 def settlement(job: ClaimedJob, ending: Ending, *, jitter: float, progress: Progress | None = None) -> Settlement:

@@ -18,7 +18,9 @@ class Swept:
     expired: bool
     """Its lease had run out; otherwise it was due and its bell seems lost."""
     due: bool
-    """To be rung: it is queued, and due now. False where it has failed, or is tried once more at a time of its own."""
+    """To be rung: it is queued now. False where its last lease ran out and it has failed."""
+    delay: timedelta = timedelta()
+    """Until it is to be rung: what lost two workers is tried once more at a time of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

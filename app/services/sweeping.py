@@ -80,7 +80,10 @@ class Sweeping:
             if swept.expired:
                 self.metrics.finished.labels(swept.kind, AttemptOutcome.EXPIRED).inc()
                 log.warning("lease_expired", tenant_id=swept.ring.tenant_id, job_id=str(swept.ring.job_id))
-        due = [(swept.kind, swept.ring) for swept in found if swept.due]
-        await self.ringing.ring(due)
+        due = [swept for swept in found if swept.due]
+        await self.ringing.ring((swept.kind, swept.ring) for swept in due if not swept.delay)
+        for swept in due:
+            if swept.delay:
+                await self.ringing.ring([(swept.kind, swept.ring)], delay=swept.delay)
         self.metrics.sweep_rung.inc(len(due))
         return len(due)

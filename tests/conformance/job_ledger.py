@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId
@@ -172,7 +173,8 @@ class Ledger:
             return
         now = self.span.moment(self.seen[row.id].history[-1].finished_at)
         self.jobs[row.id] = after = model.expired(job, now=now, due=row.run_after)
-        assert swept.due == (after.row.state is JobState.QUEUED and row.run_after == now)
+        assert swept.due == (after.row.state is JobState.QUEUED)
+        assert swept.delay == (row.run_after - now if swept.due else timedelta())
 
     def _rings_are_right(
         self, rings: set[JobId], jobs: Sequence[Model], *, least: int, most: int, early: frozenset[str] | None

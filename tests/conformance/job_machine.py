@@ -32,10 +32,9 @@ from tests.conformance.job_moves import (
     PASSES,
     PICKS,
     PULSES,
-    RARELY,
     SEVERAL,
+    SOMETIMES,
     STINTS,
-    SUSPENDED,
     TENANTS,
     WAITS,
     WORKERS,
@@ -84,7 +83,7 @@ class JobMachine(RuleBasedStateMachine):
         worker=WORKERS,
         tenant=TENANTS,
         cap=CAPS,
-        suspended=SUSPENDED,
+        suspended=SOMETIMES,
     )
     def some_jobs_are_under_way(
         self,
@@ -145,7 +144,7 @@ class JobMachine(RuleBasedStateMachine):
         answers = self.do(self.rig.leases.settle(settlements))
         self.judge_settled(zip(acts, settlements, answers, strict=True))
 
-    @rule(act=ACTS, astray=RARELY, fails=st.booleans())
+    @rule(act=ACTS, astray=SOMETIMES, fails=st.booleans())
     def settle_with_results(self, act: Act, *, astray: bool, fails: bool) -> None:
         settles, result = self.settlement_of(act), {"attempt": self.steps}
         own = self.job(act.token.pick).row.tenant_id
@@ -226,7 +225,7 @@ class JobMachine(RuleBasedStateMachine):
                 self.beat([(Token(pick, age=1), stint.progress)])
             self.settle([Act(Token(pick, age=1), stint.ending)])
 
-    @rule(tenant=TENANTS, suspended=SUSPENDED)
+    @rule(tenant=TENANTS, suspended=SOMETIMES)
     def suspend_or_resume(self, tenant: int, *, suspended: bool) -> None:
         name = self.stage.tenants[tenant]
         if suspended:

@@ -198,7 +198,7 @@ def expired(job: Model, *, now: datetime, due: datetime) -> Model:
     after = replace(job, row=row, history=_noted(job, AttemptOutcome.EXPIRED, error=WORKER_LOST, now=now))
     if state is JobState.QUEUED and row.expiries == LOST_WORKERS - 1:
         assert now <= due <= now + 15 * SECOND
-        return _queued(after, due=due, ring_after=due, error=WORKER_LOST)
+        return _queued(after, due=due, ring_after=due + ring_interval(0), error=WORKER_LOST)
     if state is JobState.QUEUED:
         return _queued(after, due=now, ring_after=now + ring_interval(0), error=WORKER_LOST)
     return _ended(after, state, error=CANCELLED if state is JobState.CANCELLED else WORKER_LOST, now=now)

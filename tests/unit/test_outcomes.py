@@ -128,8 +128,9 @@ def test_more_jitter_never_means_a_shorter_backoff(failures: int, lower: float, 
 
 
 @given(failures=FAILURES)
-def test_jitter_spreads_a_backoff_over_half_of_its_length(failures: int) -> None:
-    assert backoff(failures, jitter=0) * 2 == backoff(failures, jitter=1)
+def test_jitter_spreads_a_backoff_over_the_whole_of_its_length(failures: int) -> None:
+    assert backoff(failures, jitter=0) == BACKOFF_FLOOR
+    assert backoff(failures, jitter=0.5) * 2 == backoff(failures, jitter=1) + BACKOFF_FLOOR
 
 
 def test_the_backoff_doubles_from_its_base_until_it_reaches_the_cap() -> None:

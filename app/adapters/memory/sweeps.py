@@ -53,11 +53,13 @@ class MemorySweeps:
 
     def _expire(self, tables: Tables, row: JobRow, *, now: datetime) -> Swept:
         after = transitions.expire(tables, row, now=now, jitter=self._jitter())
-        return _swept(after.job, expired=True, due=_is_due(after.job, now))
+        due = after.job.state is JobState.QUEUED
+        delay = after.job.run_after - now if due else timedelta()
+        return Swept(ring=Ring(row.job.tenant_id, row.job.id), kind=row.job.kind, expired=True, due=due, delay=delay)
 
     def _ring_again(self, tables: Tables, row: JobRow, *, now: datetime) -> Swept:
         tables.jobs[row.job.id] = transitions.rung(row, now=now, jitter=self._jitter())
-        return _swept(row.job, expired=False, due=True)
+        return Swept(ring=Ring(row.job.tenant_id, row.job.id), kind=row.job.kind, expired=False, due=True)
 
 
 def _has_work(tables: Tables, now: datetime, early: frozenset[str] | None) -> bool:
@@ -83,10 +85,6 @@ def _unheard(tables: Tables, now: datetime, early: frozenset[str] | None) -> lis
         if _is_due(row.job, now) and (row.ring_after <= now if early is None else row.job.kind in early)
     ]
     return sorted(found, key=lambda row: row.ring_after)
-
-
-def _swept(job: Job, *, expired: bool, due: bool) -> Swept:
-    return Swept(ring=Ring(job.tenant_id, job.id), kind=job.kind, expired=expired, due=due)
 
 
 def _is_due(job: Job, now: datetime) -> bool:

@@ -193,10 +193,9 @@ def _expired(row: JobRow, *, now: datetime, jitter: float) -> JobRow:
         return replace(row, job=replace(job, state=JobState.CANCELLED, finished_at=now))
     if job.expiries >= MAX_EXPIRIES:
         return replace(row, job=replace(job, state=JobState.FAILED, finished_at=now))
-    if job.expiries == MAX_EXPIRIES - 1:
-        return _again(job, run_after=now + APART * jitter, grace=timedelta())
-    # The caller rings it now, so the sweeper's first interval has begun.
-    return _again(job, run_after=now, grace=RING_AGAIN)
+    apart = APART * jitter if job.expiries == MAX_EXPIRIES - 1 else timedelta()
+    # The caller rings it, now or for then, so the sweeper's first interval has begun.
+    return _again(job, run_after=now + apart, grace=RING_AGAIN)
 
 
 def _again(job: Job, *, run_after: datetime, grace: timedelta) -> JobRow:

@@ -25,7 +25,13 @@ class PostgresSweeps:
     ) -> list[Swept]:
         rows = await self._engine.call("select * from daira.sweep($1, $2, $3)", list(tenants), limit, _kinds(early))
         return [
-            Swept(ring=Ring(row["tenant_id"], row["job_id"]), kind=row["kind"], expired=row["expired"], due=row["due"])
+            Swept(
+                ring=Ring(row["tenant_id"], row["job_id"]),
+                kind=row["kind"],
+                expired=row["expired"],
+                due=row["due"],
+                delay=row["delay"],
+            )
             for row in rows
         ]
 
