@@ -1,0 +1,44 @@
+"""What looks for work reads the live jobs alone, however many are done."""
+
+import pytest
+
+from app.adapters.postgres.engine import Engine, administer
+from tests.support.databases import Cloned
+from tests.support.postgres_rig import postgres_rig
+
+DONE = 20_000
+
+FILL = """
+insert into daira.jobs (tenant_id, id, kind, state, lease_until, ring_after, run_after)
+select 'acme', gen_random_uuid(), 'ocr',
+       case when n % 1000 = 0 then 'queued' when n % 1000 = 1 then 'claimed' else 'done' end,
+       now() + interval '1 hour', now() - interval '1 minute', now() - interval '1 minute'
+from generate_series(1, $1) n
+"""
+
+SCANS = """
+select pg_stat_get_xact_numscans('daira.jobs'::regclass) as walks,
+       pg_stat_get_xact_numscans('daira.jobs_live'::regclass) as live,
+       pg_stat_get_xact_numscans('daira.jobs_ring'::regclass) as ring
+"""
+
+LOOKS = {
+    "select * from daira.tenants_with_due_work(500)": {"live", "ring"},
+    "select * from daira.backlog()": {"live"},
+    "select * from daira.sweep(array['acme'], 5)": {"live", "ring"},
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+async def test_a_look_for_work_walks_no_table(cloned: Cloned, engine: Engine, look: str) -> None:
+    """A condition that the planner can't prove costs nothing in a small table, and everything in a large one."""
+    await postgres_rig(cloned, engine).tenant("acme")
+    async with administer(cloned.admin_url) as admin:
+        await admin.execute(FILL, DONE)
+        await admin.execute("vacuum analyze daira.jobs")
+    async with administer(cloned.app_url) as app, app.transaction():
+        await app.execute("select set_config('app.tenant_id', 'acme', true)")
+        assert await app.fetch(look)
+        scans = await app.fetchrow(SCANS)
+    assert scans["walks"] == 0
+    assert {name for name in ("live", "ring") if scans[name]} == LOOKS[look]
