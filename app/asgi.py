@@ -12,7 +12,7 @@ from app.settings import Role, Settings
 from app.telemetry import Metrics
 from app.web import errors
 from app.web.requests import Requests
-from app.web.routes import documents, health, jobs
+from app.web.routes import documents, health, jobs, me
 
 DESCRIPTION = "Upload a document, get its text. No accepted job is ever lost."
 
@@ -46,6 +46,7 @@ def create_app(settings: Settings) -> FastAPI:
     if serves:
         app.include_router(documents.router)
         app.include_router(jobs.router)
+        app.include_router(me.router)
     errors.install(app)
     if settings.cors_origins:
         app.add_middleware(

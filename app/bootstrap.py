@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from app.domain.lanes import LANE_OF_KIND, Lane
+from app.domain.tenants import Allowance
 from app.handlers.copies import remove_abandoned
 from app.handlers.ocr import OcrHandler
 from app.handlers.selftest import SelftestHandler
@@ -15,8 +16,10 @@ from app.ports.doorbell import Doorbell
 from app.ports.handlers import Handler
 from app.ports.sweeps import Sweeps
 from app.services.documents import Documents
+from app.services.erasure import Erasure
 from app.services.execution import Execution
 from app.services.jobs import Jobs
+from app.services.rates import Rates
 from app.services.ringing import Ringing
 from app.services.settling import Settling
 from app.services.sweeping import Sweeping
@@ -24,7 +27,7 @@ from app.services.tenants import Tenants
 from app.services.uploads import Uploads
 from app.settings import Role, Settings
 from app.telemetry import Metrics
-from app.wiring import Store, open_blobs, open_doorbells, open_recognizer, open_store
+from app.wiring import Store, open_blobs, open_doorbells, open_recognizer, open_store, open_tokens
 from app.worker.consumer import Consumer
 from app.worker.heart import Heart
 from app.worker.worker import Worker
@@ -35,6 +38,8 @@ class Runtime:
     settings: Settings
     metrics: Metrics
     tenants: Tenants
+    erasure: Erasure
+    rates: Rates
     uploads: Uploads
     documents: Documents
     jobs: Jobs
@@ -64,12 +69,18 @@ async def open_runtime(
         yield Runtime(
             settings=settings,
             metrics=metrics,
-            tenants=Tenants(database=store.database, sweeps=store.sweeps),
+            tenants=Tenants(
+                database=store.database,
+                sweeps=store.sweeps,
+                allowance=_allowance(settings),
+                tokens=open_tokens(settings, stack),
+            ),
+            erasure=Erasure(database=store.database, blobs=blobs),
+            rates=Rates(),
             uploads=Uploads(
                 database=store.database,
                 blobs=blobs,
                 ringing=ringing,
-                max_bytes=settings.max_upload_bytes,
                 languages=recognizer.languages,
             ),
             documents=Documents(database=store.database, blobs=blobs),
@@ -94,6 +105,15 @@ async def open_runtime(
                 ],
             ),
         )
+
+
+def _allowance(settings: Settings) -> Allowance:
+    return Allowance(
+        max_running=None,
+        max_queued=settings.max_queued_jobs,
+        max_upload_bytes=settings.max_upload_bytes,
+        requests_per_minute=settings.requests_per_minute,
+    )
 
 
 def _worker(

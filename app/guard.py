@@ -76,6 +76,9 @@ def settings_faults(settings: Settings) -> list[str]:
             settings.memory_blobs
         ),
         "DAIRA_BLOB_URL is empty: say where documents are kept": not settings.blob_url,
+        "DAIRA_OIDC_ISSUER is not https: whoever sits between could let anybody in": settings.oidc_issuer.startswith(
+            "http:"
+        ),
         "DAIRA_DEBUG=true shows tracebacks to callers": settings.debug,
         "DAIRA_CORS_ORIGINS=* lets any site call the API from a browser; list the origins": "*"
         in settings.cors_origins,

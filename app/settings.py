@@ -86,8 +86,22 @@ class Settings(BaseSettings):
     lease_seconds: int = Field(60, ge=3, le=86_400, description="A job of a worker silent for so long goes to another.")
     sweep_seconds: int = Field(30, ge=1, le=3_600, description="Between looks for lost doorbells and lost workers.")
     grace_seconds: int = Field(25, ge=0, le=86_400, description="What running jobs get to finish at a stop.")
-    max_upload_bytes: int = Field(100 * 1024 * 1024, ge=1, description="Of one document.")
+    max_upload_bytes: int = Field(100 * 1024 * 1024, ge=1, description="Of one document; a tenant may have its own.")
+    max_queued_jobs: int = Field(
+        10_000, ge=1, le=2**31 - 1, description="Of one tenant, queued or running; a tenant may have its own."
+    )
+    requests_per_minute: int = Field(
+        100_000, ge=1, le=2**31 - 1, description="Of one tenant, by each web process; a tenant may have its own."
+    )
     max_pages: int = Field(2_000, ge=1, description="Of one document.")
+    oidc_issuer: str = Field(
+        "",
+        pattern="^(https?://[^?#]+)?$",
+        description="`https://…`, whose tokens are accepted beside API keys. Empty: none.",
+    )
+    oidc_audience: str = Field("", description="What a token must be meant for; needed with OIDC_ISSUER.")
+    oidc_tenant_claim: str = Field("tenant", min_length=1, description="The claim that names the tenant.")
+    oidc_scope_claim: str = Field("scope", min_length=1, description="The claim with scopes: a text or a list.")
     ocr: str = Field("auto", pattern="^(auto|tesseract|null)$", description="The engine; `null` reads nothing.")
     ocr_memory_bytes: int = Field(1536 * 1024 * 1024, ge=2**28, description="Of one reader process.")
     ocr_page_seconds: int = Field(60, ge=1, le=3_600, description="For one page, before its reader is killed.")
@@ -171,6 +185,8 @@ class Settings(BaseSettings):
             )
         if self.memory_store and self.role is not Role.ALL:
             raise ValueError("DAIRA_DATABASE_URL=memory:// is seen by one process alone: it needs DAIRA_ROLE=all")
+        if bool(self.oidc_issuer) != bool(self.oidc_audience):
+            raise ValueError("DAIRA_OIDC_ISSUER and DAIRA_OIDC_AUDIENCE are set together, or neither is")
         return self
 
     def without_worker(self) -> Self:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
+import httpx
 import structlog
 
 from app.adapters.filesystem.blobs import FileBlobs
@@ -34,6 +35,7 @@ from app.ports.doorbell import Doorbell
 from app.ports.leases import Leases
 from app.ports.ocr import Recognizer
 from app.ports.sweeps import Sweeps
+from app.ports.tokens import Tokens
 from app.settings import Role, Settings
 from app.telemetry import Metrics
 from app.worker.heart import OpenLeases, shared
@@ -161,6 +163,24 @@ def open_blobs(settings: Settings) -> Blobs:
     if not settings.blob_url:
         return FileBlobs(settings.data_dir / "blobs")
     return FileBlobs(Path(unquote(urlsplit(settings.blob_url).path)))
+
+
+def open_tokens(settings: Settings, stack: AsyncExitStack) -> Tokens | None:
+    if not settings.oidc_issuer:
+        return None
+    # Cryptography takes its time to load: for those alone who use it.
+    from app.adapters.oidc.issuer import PATIENCE, Issuer
+    from app.adapters.oidc.tokens import OidcTokens
+
+    client = httpx.AsyncClient(timeout=PATIENCE)
+    stack.push_async_callback(client.aclose)
+    return OidcTokens(
+        Issuer(settings.oidc_issuer, client),
+        url=settings.oidc_issuer,
+        audience=settings.oidc_audience,
+        tenant_claim=settings.oidc_tenant_claim,
+        scope_claim=settings.oidc_scope_claim,
+    )
 
 
 async def open_recognizer(settings: Settings, stack: AsyncExitStack) -> Recognizer:

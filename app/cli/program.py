@@ -36,7 +36,7 @@ def add_client_commands() -> None:
 
 
 def add_service_commands() -> None:
-    from app.cli import administration, checks, operation, selftest, serving
+    from app.cli import administration, checks, keys, operation, selftest, serving, tenants
 
     app.command("up", rich_help_panel="Start")(serving.up)
     app.command("serve", rich_help_panel="Start")(serving.serve)
@@ -46,8 +46,8 @@ def add_service_commands() -> None:
     app.command("selftest", rich_help_panel="Operate")(selftest.selftest)
     app.command("migrate", rich_help_panel="Administer")(administration.migrate)
     app.add_typer(administration.db, name="db", rich_help_panel="Administer")
-    app.add_typer(administration.tenant, name="tenant", rich_help_panel="Administer")
-    app.add_typer(administration.key, name="key", rich_help_panel="Administer")
+    app.add_typer(tenants.tenant, name="tenant", rich_help_panel="Administer")
+    app.add_typer(keys.key, name="key", rich_help_panel="Administer")
 
 
 def run(*, program: str) -> None:

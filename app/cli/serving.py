@@ -24,6 +24,7 @@ from app import guard, local
 from app.asgi import create_app
 from app.cli.addresses import DEV_FILE
 from app.domain.errors import Conflict, DairaError, Unavailable
+from app.domain.keys import Scope
 from app.guard import DEVELOPMENT_KEY, DEVELOPMENT_TENANT
 from app.services.tenants import Tenants
 from app.settings import Environment, Role, Settings, default_data_dir
@@ -152,7 +153,7 @@ async def _dev_key(tenants: Tenants, *, kept: Path) -> str:
         key = kept.read_text().strip()  # noqa: ASYNC240 - a line, before anybody is served
         await tenants.authenticate(key)
         return key
-    key = await tenants.issue_key(DEVELOPMENT_TENANT, name=DEVELOPMENT_KEY)
+    key = await tenants.issue_key(DEVELOPMENT_TENANT, name=DEVELOPMENT_KEY, scopes=frozenset({Scope.ADMIN}))
     _write_private(kept, key)
     return key
 

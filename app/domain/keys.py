@@ -5,14 +5,31 @@ import secrets
 import string
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from app.domain.errors import Invalid, Unauthorized
 from app.domain.ids import KeyId, TenantId, tenant_id
 
 PREFIX = "daira_"
+NOT_VALID = "the API key is not valid"
+"""In the same words, whatever is wrong with it."""
 ALPHABET = string.ascii_letters + string.digits
 SECRET_LENGTH = 43
 """62 ** 43 is just above 2 ** 256: a plain SHA-256 of it can't be searched, so no slow hash is needed."""
+
+
+class Scope(StrEnum):
+    """What a caller may ask for."""
+
+    DOCUMENTS_READ = "documents:read"
+    DOCUMENTS_WRITE = "documents:write"
+    JOBS_WRITE = "jobs:write"
+    ADMIN = "admin"
+    """Everything, also what comes later."""
+
+
+EVERYDAY = frozenset({Scope.DOCUMENTS_READ, Scope.DOCUMENTS_WRITE, Scope.JOBS_WRITE})
+"""What a key has unless something else is asked for: enough to work with documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +40,7 @@ class ApiKey:
     tenant_id: TenantId
     name: str
     secret_sha256: bytes
+    scopes: frozenset[Scope]
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
@@ -56,8 +74,8 @@ def parse_key(text: str) -> Credential:
     """Read a key; a tenant's name may hold `_`, a secret never does."""
     tenant, separator, secret = text.removeprefix(PREFIX).rpartition("_")
     if not text.startswith(PREFIX) or not separator or not (secret.isascii() and secret.isalnum()):
-        raise Unauthorized("the API key is not valid")
+        raise Unauthorized(NOT_VALID)
     try:
         return Credential(tenant_id=tenant_id(tenant), secret_sha256=digest(secret))
     except Invalid:
-        raise Unauthorized("the API key is not valid") from None
+        raise Unauthorized(NOT_VALID) from None

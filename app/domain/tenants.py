@@ -1,10 +1,15 @@
 """A tenant: the wall around documents, jobs and keys."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from app.domain.errors import Invalid
 from app.domain.ids import TenantId
+
+GREATEST = {"max_upload_bytes": 2**63 - 1}
+"""What every store holds as a limit; the others' is 2 ** 31 - 1."""
 
 
 class TenantState(StrEnum):
@@ -24,6 +29,28 @@ class Limits:
     max_upload_bytes: int | None = None
     requests_per_minute: int | None = None
     """By each web process."""
+
+    def changed(self, changes: Mapping[str, int | None]) -> "Limits":
+        """With these, and the others as they are. Raises Invalid for what no store holds."""
+        for name, value in changes.items():
+            greatest = GREATEST.get(name, 2**31 - 1)
+            if value is not None and not 0 < value <= greatest:
+                raise Invalid(f"{name} is a number from 1 to {greatest:,}, or none")
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What holds for a tenant once its own limits and those of the settings are put together."""
+
+    max_running: int | None
+    max_queued: int
+    max_upload_bytes: int
+    requests_per_minute: int
+
+    def with_own(self, limits: Limits) -> "Allowance":
+        """These, but where a tenant has its own: its own may be more, too."""
+        return replace(self, **{name: value for name, value in asdict(limits).items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from app.domain.ids import TenantId
+
 CHUNK = 1 << 20
 """Bytes handed on at a time."""
 
@@ -18,6 +20,13 @@ class Blobs(Protocol):
 
     async def delete(self, key: str) -> None:
         """Gone afterwards; no error when it was not there."""
+        ...
+
+    async def delete_all(self, tenant_id: TenantId) -> None:
+        """Everything of this tenant that was there is gone afterwards; no error when nothing was.
+
+        What is just being put may stay or fail as Unavailable. Raises Invalid for a malformed tenant.
+        """
         ...
 
     async def ping(self) -> None:

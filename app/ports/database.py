@@ -58,6 +58,14 @@ class TenantRow(Protocol):
         """All of them; False when there is no such tenant."""
         ...
 
+    async def lock(self) -> Tenant | None:
+        """Wait until no other transaction holds this lock, and hold it to the end of this one: to count, then act.
+
+        What is read afterwards includes all that earlier holders have committed. Take it last: whoever holds it may
+        wait for nothing else. It is the lock that a claim counts running jobs under.
+        """
+        ...
+
     async def remove(self) -> bool:
         """Delete a suspended tenant with everything that it has in the store; False when there is none."""
         ...
@@ -74,6 +82,10 @@ class Keys(Protocol):
 
     async def revoke(self, key_id: KeyId) -> bool:
         """False when there is no such key; revoking twice keeps the first time."""
+        ...
+
+    async def expire(self, key_id: KeyId, *, at: datetime) -> bool:
+        """Let the key end at that time, unless it ends sooner; False when there is no such key."""
         ...
 
     async def touch(self, key_id: KeyId) -> None:
@@ -143,6 +155,10 @@ class Jobs(Protocol):
         before: JobId | None = None,
     ) -> list[Job]:
         """Newest first."""
+        ...
+
+    async def live(self, *, at_most: int) -> int:
+        """How many are queued or claimed, counted no further than that."""
         ...
 
     async def attempts(self, job_id: JobId) -> list[Attempt]:

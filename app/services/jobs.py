@@ -11,6 +11,7 @@ from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId, TenantId
 from app.domain.jobs import Attempt, Job, JobState
 from app.ports.database import Database
+from app.services.queue_limit import refuse_beyond
 from app.services.ringing import Ringing
 from app.services.uploads import JobRequest, check_languages, new_job
 
@@ -67,8 +68,13 @@ class Jobs:
                 document_ids=None if document_id is None else [document_id],
             )
 
-    async def request(self, tenant_id: TenantId, document_id: DocumentId, request: JobRequest) -> tuple[Job, bool]:
-        """The job, and whether it is new: an equal one that is queued or claimed already is answered instead."""
+    async def request(
+        self, tenant_id: TenantId, document_id: DocumentId, request: JobRequest, *, max_queued: int
+    ) -> tuple[Job, bool]:
+        """The job, and whether it is new: an equal one that is queued or claimed already is answered instead.
+
+        Raises TooMany where the tenant has no room for another.
+        """
         check_languages(None, [request], installed=self.languages())
         async with self.database.begin(tenant_id) as tx:
             if await tx.documents.get(document_id) is None:
@@ -80,6 +86,8 @@ class Jobs:
                 # The equal one may end between the two looks, and so make room.
                 job = _equal(await tx.jobs.newest(document_ids=[document_id], kind=wanted.kind), wanted.dedup_key)
                 job, new = (job, False) if job else (await tx.jobs.add(wanted), True)
+            if new:
+                await refuse_beyond(max_queued, tx)
         if new:
             await self.ringing.ring([(job.kind, Ring(tenant_id, job.id))])
         return job, new

@@ -1,14 +1,17 @@
 """Tenants and their keys: whom a credential belongs to, and the commands that administer them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from app.domain.callers import Caller
 from app.domain.errors import Conflict, Forbidden, NotFound, Unauthorized
 from app.domain.ids import KeyId, TenantId, uuid7
-from app.domain.keys import ApiKey, digest, key_text, new_secret, parse_key
-from app.domain.tenants import Tenant, TenantState
-from app.ports.database import Database
+from app.domain.keys import EVERYDAY, NOT_VALID, PREFIX, ApiKey, Scope, digest, key_text, new_secret, parse_key
+from app.domain.tenants import Allowance, Tenant, TenantState
+from app.ports.database import Database, Tx
 from app.ports.sweeps import Sweeps
+from app.ports.tokens import Tokens, Vouched
 
 TOUCH_EVERY = timedelta(minutes=1)
 """A key's last use is for people to read: not worth a write with each request."""
@@ -20,21 +23,28 @@ NAMES_AT_A_TIME = 500
 class Tenants:
     database: Database
     sweeps: Sweeps
+    allowance: Allowance
+    """What holds where a tenant has no limits of its own."""
+    tokens: Tokens | None = None
+    """None: keys alone are accepted."""
 
-    async def authenticate(self, credential: str) -> ApiKey:
-        """The valid key of an active tenant. Unknown, wrong, revoked and expired are told apart to nobody."""
+    async def authenticate(self, credential: str) -> Caller:
+        """Who has the valid key of an active tenant. Unknown, wrong, revoked and expired are told apart to nobody.
+
+        Raises Unavailable for a token whose issuer can't be asked for its keys.
+        """
+        if self.tokens is not None and not credential.startswith(PREFIX):
+            return await self._vouched_for(await self.tokens.read(credential))
         presented = parse_key(credential)
         now = datetime.now(UTC)
         async with self.database.begin(presented.tenant_id) as tx:
             key = await tx.keys.with_secret(presented.secret_sha256)
             if key is None or not key.valid_at(now):
-                raise Unauthorized("the API key is not valid")
-            tenant = await tx.tenant.get()
-            if tenant is None or tenant.state is not TenantState.ACTIVE:
-                raise Forbidden("this tenant is suspended")
+                raise Unauthorized(NOT_VALID)
+            tenant = await _active(tx)
             if key.last_used_at is None or now - key.last_used_at > TOUCH_EVERY:
                 await tx.keys.touch(key.id)
-        return key
+        return self._caller(tenant, name=key.name, scopes=key.scopes)
 
     async def create(self, tenant_id: TenantId) -> None:
         async with self.database.begin(tenant_id) as tx:
@@ -45,6 +55,16 @@ class Tenants:
         async with self.database.begin(tenant_id) as tx:
             if not await tx.tenant.set_state(state):
                 raise NotFound(f"there is no tenant {tenant_id}")
+
+    async def limit(self, tenant_id: TenantId, changes: Mapping[str, int | None]) -> Tenant:
+        """Change these limits and leave the others; None takes the tenant's own away. Raises Invalid for no limit."""
+        async with self.database.begin(tenant_id) as tx:
+            tenant = await tx.tenant.lock()
+            if tenant is None:
+                raise NotFound(f"there is no tenant {tenant_id}")
+            limits = tenant.limits.changed(changes)
+            await tx.tenant.set_limits(limits)
+        return replace(tenant, limits=limits)
 
     async def all(self) -> list[Tenant]:
         """Names through the published look across tenants, the rest under each one's clamp."""
@@ -58,23 +78,35 @@ class Tenants:
             names = await self.sweeps.tenants(after=names[-1], limit=NAMES_AT_A_TIME)
         return tenants
 
-    async def issue_key(self, tenant_id: TenantId, *, name: str, expires_in: timedelta | None = None) -> str:
+    async def issue_key(
+        self,
+        tenant_id: TenantId,
+        *,
+        name: str,
+        scopes: frozenset[Scope] = EVERYDAY,
+        expires_in: timedelta | None = None,
+    ) -> str:
         """A new key, whole: it is shown once and stored as a hash."""
-        now = datetime.now(UTC)
-        secret = new_secret()
-        key = ApiKey(
-            id=KeyId(uuid7()),
-            tenant_id=tenant_id,
-            name=name,
-            secret_sha256=digest(secret),
-            created_at=now,
-            expires_at=None if expires_in is None else now + expires_in,
-        )
         async with self.database.begin(tenant_id) as tx:
             if await tx.tenant.get() is None:
                 raise NotFound(f"there is no tenant {tenant_id}: create it with `daira tenant create {tenant_id}`")
-            await tx.keys.add(key)
-        return key_text(tenant_id, secret)
+            return await _add_key(tx, tenant_id, name=name, scopes=scopes, expires_in=expires_in)
+
+    async def rotate_key(self, tenant_id: TenantId, key_id: KeyId, *, overlap: timedelta) -> str:
+        """A new key with the old one's name, scopes and span of life; the old one is accepted for the overlap.
+
+        Raises NotFound where there is no such key, Conflict where it is no longer valid.
+        """
+        now = datetime.now(UTC)
+        async with self.database.begin(tenant_id) as tx:
+            old = next((key for key in await tx.keys.all() if key.id == key_id), None)
+            if old is None:
+                raise NotFound(f"tenant {tenant_id} has no key {key_id}")
+            if not old.valid_at(now):
+                raise Conflict(f"key {key_id} is revoked or has expired: make a new one with `daira key create`")
+            await tx.keys.expire(key_id, at=now + overlap)
+            span = None if old.expires_at is None else old.expires_at - old.created_at
+            return await _add_key(tx, tenant_id, name=old.name, scopes=old.scopes, expires_in=span)
 
     async def keys(self, tenant_id: TenantId) -> list[ApiKey]:
         async with self.database.begin(tenant_id) as tx:
@@ -84,3 +116,38 @@ class Tenants:
         async with self.database.begin(tenant_id) as tx:
             if not await tx.keys.revoke(key_id):
                 raise NotFound(f"tenant {tenant_id} has no key {key_id}")
+
+    async def _vouched_for(self, vouched: Vouched) -> Caller:
+        async with self.database.begin(vouched.tenant_id) as tx:
+            if await tx.tenant.get() is None:
+                raise Unauthorized(NOT_VALID)
+            tenant = await _active(tx)
+        return self._caller(tenant, name=vouched.name, scopes=vouched.scopes)
+
+    def _caller(self, tenant: Tenant, *, name: str, scopes: frozenset[Scope]) -> Caller:
+        return Caller(tenant_id=tenant.id, name=name, scopes=scopes, allowance=self.allowance.with_own(tenant.limits))
+
+
+async def _active(tx: Tx) -> Tenant:
+    tenant = await tx.tenant.get()
+    if tenant is None or tenant.state is not TenantState.ACTIVE:
+        raise Forbidden("this tenant is suspended")
+    return tenant
+
+
+async def _add_key(
+    tx: Tx, tenant_id: TenantId, *, name: str, scopes: frozenset[Scope], expires_in: timedelta | None
+) -> str:
+    now, secret = datetime.now(UTC), new_secret()
+    await tx.keys.add(
+        ApiKey(
+            id=KeyId(uuid7()),
+            tenant_id=tenant_id,
+            name=name,
+            secret_sha256=digest(secret),
+            scopes=scopes,
+            created_at=now,
+            expires_at=None if expires_in is None else now + expires_in,
+        )
+    )
+    return key_text(tenant_id, secret)

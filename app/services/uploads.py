@@ -18,6 +18,7 @@ from app.domain.jobs import Job, NewJob
 from app.domain.media import HEAD, sniff
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
+from app.services.queue_limit import refuse_beyond
 from app.services.ringing import Ringing
 
 
@@ -50,16 +51,15 @@ class Uploads:
     database: Database
     blobs: Blobs
     ringing: Ringing
-    max_bytes: int
     languages: Callable[[], frozenset[str]]
 
-    async def receive(self, tenant_id: TenantId, chunks: AsyncIterator[bytes]) -> Received:
+    async def receive(self, tenant_id: TenantId, chunks: AsyncIterator[bytes], *, max_bytes: int) -> Received:
         """Store the bytes while counting and hashing them. Nothing is left behind when it raises.
 
         Raises TooLarge at the limit, Unsupported after the first bytes, Invalid for an empty file.
         """
         document_id = DocumentId(uuid7())
-        meter = _Meter(chunks, limit=self.max_bytes)
+        meter = _Meter(chunks, limit=max_bytes)
         media_type = await meter.media_type()
         await self.blobs.put(blob_key(tenant_id, document_id), meter.stream())
         return Received(
@@ -78,8 +78,12 @@ class Uploads:
         language: str,
         metadata: Mapping[str, object],
         requests: Sequence[JobRequest],
+        max_queued: int,
     ) -> Accepted:
-        """Make a document of received bytes. The same bytes again are the same document."""
+        """Make a document of received bytes. The same bytes again are the same document.
+
+        After Invalid, NotFound and TooMany there is no row: the bytes are to be discarded.
+        """
         check_languages(language, requests, installed=self.languages())
         document = Document(
             id=received.document_id,
@@ -94,6 +98,8 @@ class Uploads:
         )
         async with self.database.begin(document.tenant_id) as tx:
             accepted, new = await _enter(tx, document, requests)
+            if new:
+                await refuse_beyond(max_queued, tx)
         if accepted.deduplicated:
             await self.discard(received)
         await self.ringing.ring((job.kind, Ring(document.tenant_id, job.id)) for job in new)

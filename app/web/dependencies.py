@@ -1,24 +1,15 @@
-"""What routes ask for: the runtime, the caller's tenant, ids that may be nonsense."""
+"""What routes ask for: the services, and ids that may be nonsense. Who asks is in `callers`."""
 
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
-from app.domain.errors import NotFound, Unauthorized
-from app.domain.ids import DocumentId, JobId, TenantId
+from app.domain.errors import NotFound
+from app.domain.ids import DocumentId, JobId
 from app.services.documents import Documents
 from app.services.jobs import Jobs
-from app.services.tenants import Tenants
 from app.services.uploads import Uploads
-
-
-async def _tenant(request: Request) -> TenantId:
-    scheme, _, credential = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not credential:
-        raise Unauthorized("send an API key: Authorization: Bearer daira_<tenant>_<secret>")
-    tenants: Tenants = request.app.state.runtime.tenants
-    return (await tenants.authenticate(credential.strip())).tenant_id
 
 
 def _documents(request: Request) -> Documents:
@@ -52,7 +43,6 @@ def _uuid(text: str, what: str) -> UUID:
         raise NotFound(f"there is no such {what}") from None
 
 
-CallerTenant = Annotated[TenantId, Depends(_tenant)]
 TheDocuments = Annotated[Documents, Depends(_documents)]
 TheJobs = Annotated[Jobs, Depends(_jobs)]
 TheUploads = Annotated[Uploads, Depends(_uploads)]

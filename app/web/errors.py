@@ -144,6 +144,7 @@ async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
         detail = "".join(traceback.format_exception(error))
     # Starlette answers this one outside of all middleware, so what `Requests` adds to every answer is missing.
     headers = {"X-Request-ID": request.state.request_id, "X-Content-Type-Options": "nosniff"}
+    headers |= getattr(request.state, "rate_headers", {})
     return problem(request, status=500, code="internal", detail=detail, headers=headers)
 
 

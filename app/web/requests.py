@@ -33,8 +33,7 @@ class Requests:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = [*message.get("headers", []), (b"x-request-id", request_id.encode())]
-                message = {**message, "headers": [*headers, (b"x-content-type-options", b"nosniff")]}
+                message = {**message, "headers": [*message.get("headers", []), *_headers(scope)]}
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
@@ -54,6 +53,13 @@ class Requests:
 
 KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """What every answer has; and those of the rate, once the caller is known."""
+    state = scope["state"]
+    ours = {"X-Request-ID": state["request_id"], "X-Content-Type-Options": "nosniff", **state.get("rate_headers", {})}
+    return [(name.lower().encode(), value.encode()) for name, value in ours.items()]
 
 
 def _request_id(scope: Scope) -> str:

@@ -7,8 +7,10 @@ from uuid import UUID
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
+from app.domain.callers import Caller
 from app.domain.documents import Document, DocumentStatus, status
 from app.domain.jobs import Attempt, AttemptOutcome, Job, JobState
+from app.domain.keys import Scope
 from app.domain.pages import Page, Source
 from app.ports.ocr import Mode
 from app.services.uploads import JobRequest
@@ -182,6 +184,29 @@ class PageWithWords(PageBody):
 
 class PageList(BaseModel):
     data: list[PageBody]
+
+
+class LimitsBody(BaseModel):
+    max_running: int | None
+    max_queued: int
+    max_upload_bytes: int
+    requests_per_minute: int
+
+
+class MeBody(BaseModel):
+    tenant: str
+    key: str
+    scopes: list[Scope]
+    limits: LimitsBody
+
+    @classmethod
+    def of(cls, caller: Caller) -> "MeBody":
+        return cls(
+            tenant=caller.tenant_id,
+            key=caller.name,
+            scopes=sorted(caller.scopes),
+            limits=LimitsBody.model_validate(caller.allowance, from_attributes=True),
+        )
 
 
 def parse_json(text: str) -> object:

@@ -51,7 +51,6 @@ SERVED = CONTRACT - {
     "GET /v1/webhooks",
     "DELETE /v1/webhooks/{}",
     "GET /v1/usage",
-    "GET /v1/me",
 }
 """What must not be lost again; a route that comes is taken out above."""
 

@@ -3,10 +3,12 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
-from app.domain.errors import Invalid, NotFound
+from app.domain.errors import Invalid, NotFound, Unavailable
+from app.domain.ids import TenantId
 from app.ports.blobs import CHUNK, Blobs
 
 KEY = "acme/0197a2b8-7f3c-7000-8000-000000000001"
@@ -188,6 +190,40 @@ class BlobsSuite:
         with pytest.raises(Invalid):
             await blobs.delete(key)
         assert not begun
+
+    async def test_all_of_a_tenants_blobs_are_deleted_and_no_other(self, blobs: Blobs) -> None:
+        others = [KEY.replace("acme", name) for name in ("acme-2", "acme_", "acm", "bolt")]
+        for key in (KEY, "acme/another", *others):
+            await blobs.put(key, chunks(b"Dear Sir"))
+        await blobs.delete_all(TenantId("acme"))
+        for key in (KEY, "acme/another"):
+            with pytest.raises(NotFound):
+                await content(blobs, key)
+        assert [await content(blobs, key) for key in others] == [b"Dear Sir"] * len(others)
+
+    async def test_deleting_all_where_nothing_is_is_no_error_and_a_tenant_may_begin_again(self, blobs: Blobs) -> None:
+        for _ in range(2):
+            await blobs.delete_all(TenantId("acme"))
+        await blobs.put(KEY, chunks(b"Dear Sir"))
+        assert await content(blobs) == b"Dear Sir"
+
+    @pytest.mark.parametrize("tenant", ["", ".", "..", "/", "acme/..", "acme/", "../bolt", "ACME", "a" * 64, "*"])
+    async def test_nothing_is_deleted_for_a_hostile_tenant(self, blobs: Blobs, tenant: str) -> None:
+        await blobs.put(KEY, chunks(b"Dear Sir"))
+        with pytest.raises(Invalid):
+            await blobs.delete_all(TenantId(tenant))
+        assert await content(blobs) == b"Dear Sir"
+
+    async def test_a_put_that_is_under_way_meanwhile_is_whole_or_not_at_all(self, blobs: Blobs) -> None:
+        async def interrupted() -> AsyncIterator[bytes]:
+            yield b"half of it, "
+            await blobs.delete_all(TenantId("acme"))
+            yield b"and the rest"
+
+        with suppress(Unavailable):
+            await blobs.put(KEY, interrupted())
+        with suppress(NotFound):
+            assert await content(blobs) == b"half of it, and the rest"
 
     async def test_the_store_answers_a_ping(self, blobs: Blobs) -> None:
         await blobs.ping()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pytest
 
@@ -43,6 +44,7 @@ Call = Callable[[Tx, Ids], Awaitable[object]]
 CALLS: dict[str, Call] = {
     "keys.with_secret": lambda tx, ids: tx.keys.with_secret(ids.secret),
     "keys.revoke": lambda tx, ids: tx.keys.revoke(ids.key),
+    "keys.expire": lambda tx, ids: tx.keys.expire(ids.key, at=datetime.now(UTC)),
     "keys.touch": lambda tx, ids: tx.keys.touch(ids.key),
     "documents.get": lambda tx, ids: tx.documents.get(ids.document),
     "documents.with_bytes": lambda tx, ids: tx.documents.with_bytes(ids.sha256),
@@ -64,11 +66,13 @@ READS_AND_WRITES: dict[str, Call] = CALLS | {
     "tenant.add": lambda tx, _: tx.tenant.add(),
     "tenant.get": lambda tx, _: tx.tenant.get(),
     "tenant.set_state": lambda tx, _: tx.tenant.set_state(TenantState.SUSPENDED),
+    "tenant.lock": lambda tx, _: tx.tenant.lock(),
     "tenant.remove": lambda tx, _: tx.tenant.remove(),
     "keys.all": lambda tx, _: tx.keys.all(),
     "keys.add": lambda tx, ids: tx.keys.add(new_key(ids.tenant)),
     "documents.add": lambda tx, ids: tx.documents.add(new_document(ids.tenant)),
     "documents.newest": lambda tx, _: tx.documents.newest(limit=10),
+    "jobs.live": lambda tx, _: tx.jobs.live(at_most=10),
 }
 
 

@@ -53,6 +53,19 @@ class JobsSuite:
         assert await rig.again(job) == job
         assert await rig.attempts(job) == []
 
+    async def test_live_jobs_are_those_queued_or_claimed_counted_no_further_than_asked(self, rig: Rig) -> None:
+        tenant, other = await rig.tenant(), await rig.tenant("other")
+        await rig.enqueue(other)
+        for end in (done, fail, retry):
+            assert await rig.settle(end(await rig.lease(await rig.enqueue(tenant))))
+        await rig.cancel(await rig.enqueue(tenant))
+        await rig.lease(await rig.enqueue(tenant))
+        await rig.enqueue(tenant, kind="brew", run_in=timedelta(days=1))
+        async with rig.database.begin(tenant) as tx:
+            assert [await tx.jobs.live(at_most=most) for most in (0, 1, 2, 3, 4, 1_000)] == [0, 1, 2, 3, 3, 3]
+            await tx.jobs.add(new_job())
+            assert await tx.jobs.live(at_most=10) == 4
+
     async def test_an_unknown_job_is_none(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         async with rig.database.begin(tenant) as tx:

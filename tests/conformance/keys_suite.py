@@ -2,7 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from app.domain.ids import KeyId, uuid7
+from app.domain.keys import Scope
 from tests.support.rig import SECOND, Rig, new_key
 
 
@@ -53,6 +56,34 @@ class KeysSuite:
         tenant = await rig.tenant()
         async with rig.database.begin(tenant) as tx:
             assert not await tx.keys.revoke(KeyId(uuid7()))
+
+    @pytest.mark.parametrize("scopes", [{Scope.ADMIN}, {Scope.DOCUMENTS_READ, Scope.DOCUMENTS_WRITE}, set(Scope)])
+    async def test_a_key_keeps_its_scopes(self, rig: Rig, scopes: set[Scope]) -> None:
+        tenant = await rig.tenant()
+        key = new_key(tenant, scopes=frozenset(scopes))
+        async with rig.database.begin(tenant) as tx:
+            await tx.keys.add(key)
+        async with rig.database.begin(tenant) as tx:
+            assert await tx.keys.with_secret(key.secret_sha256) == key
+            assert [found.scopes for found in await tx.keys.all()] == [frozenset(scopes)]
+
+    async def test_a_key_is_given_an_end_and_keeps_one_that_comes_sooner(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        key, other = await rig.key(tenant), await rig.key(tenant)
+        noon = key.created_at + timedelta(days=1)
+        for at in (noon, noon - SECOND, noon + SECOND):
+            async with rig.database.begin(tenant) as tx:
+                assert await tx.keys.expire(key.id, at=at)
+        async with rig.database.begin(tenant) as tx:
+            found = await tx.keys.with_secret(key.secret_sha256)
+            assert await tx.keys.with_secret(other.secret_sha256) == other
+        assert found is not None
+        assert found.expires_at == noon - SECOND
+
+    async def test_an_unknown_key_can_not_be_given_an_end(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        async with rig.database.begin(tenant) as tx:
+            assert not await tx.keys.expire(KeyId(uuid7()), at=datetime.now(UTC))
 
     async def test_the_use_of_a_key_is_noted(self, rig: Rig) -> None:
         tenant = await rig.tenant()

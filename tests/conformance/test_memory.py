@@ -17,6 +17,7 @@ from tests.conformance.jobs_suite import JobsSuite
 from tests.conformance.keys_suite import KeysSuite
 from tests.conformance.leases_suite import LeasesSuite
 from tests.conformance.sweeps_suite import SweepsSuite
+from tests.conformance.tenants_suite import TenantsSuite
 from tests.support.rig import Rig, memory_rig, new_document
 
 
@@ -36,6 +37,10 @@ def blobs() -> Blobs:
 
 
 class TestMemoryDatabase(DatabaseSuite):
+    pass
+
+
+class TestMemoryTenants(TenantsSuite):
     pass
 
 

@@ -22,6 +22,7 @@ from tests.conformance.jobs_suite import JobsSuite
 from tests.conformance.keys_suite import KeysSuite
 from tests.conformance.leases_suite import LeasesSuite
 from tests.conformance.sweeps_suite import SweepsSuite
+from tests.conformance.tenants_suite import TenantsSuite
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
 from tests.support.rig import LEASE, Rig, done, new_page, ring_of
@@ -77,6 +78,10 @@ class TestPostgresDatabase(DatabaseSuite):
                 assert not finished
                 await tx.pages.replace(document.id, [new_page()])
             assert await removal
+
+
+class TestPostgresTenants(TenantsSuite):
+    pass
 
 
 class TestPostgresKeys(KeysSuite):

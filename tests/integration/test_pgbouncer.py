@@ -15,6 +15,7 @@ from tests.conformance.doorbell_suite import DoorbellSuite
 from tests.conformance.jobs_suite import JobsSuite
 from tests.conformance.leases_suite import LeasesSuite
 from tests.conformance.sweeps_suite import SweepsSuite
+from tests.conformance.tenants_suite import TenantsSuite
 from tests.support.databases import Cloned
 from tests.support.pgbouncer import in_front_of
 from tests.support.postgres_rig import postgres_rig
@@ -57,6 +58,10 @@ class TestLeasesThroughPgBouncer(LeasesSuite):
 
 
 class TestCapsThroughPgBouncer(CapsSuite):
+    pass
+
+
+class TestTenantsThroughPgBouncer(TenantsSuite):
     pass
 
 

@@ -26,6 +26,7 @@ LOOKS = {
     "select * from daira.tenants_with_due_work(500)": {"live", "ring"},
     "select * from daira.backlog()": {"live"},
     "select * from daira.sweep(array['acme'], 5)": {"live", "ring"},
+    "select * from daira.live_jobs('acme', 1000)": {"live"},
 }
 
 

@@ -154,6 +154,25 @@ async def test_a_tenant_can_be_deleted_only_when_suspended_and_only_by_itself(ap
 
 
 @pytest.mark.usefixtures("furnished")
+@pytest.mark.parametrize("change", ["scopes = '{admin}'", "secret_sha256 = 'x'", "name = 'x'", "created_at = now()"])
+async def test_what_a_key_is_and_may_do_is_never_changed(app: asyncpg.Connection, change: str) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        async with clamped(app, "acme"):
+            await app.execute(f"update daira.api_keys set {change}")
+
+
+@pytest.mark.usefixtures("furnished")
+@pytest.mark.parametrize("scopes", ["{}", "{root}", "{admin,NULL}", "{documents:read,''}"])
+async def test_a_scope_that_is_none_can_not_be_stored(app: asyncpg.Connection, scopes: str) -> None:
+    with pytest.raises(asyncpg.CheckViolationError):
+        async with clamped(app, "acme"):
+            await app.execute(
+                "insert into daira.api_keys (tenant_id, id, name, secret_sha256, scopes)"
+                f" values ('acme', gen_random_uuid(), 'x', 'y', '{scopes.replace(chr(39), chr(34))}')"
+            )
+
+
+@pytest.mark.usefixtures("furnished")
 async def test_truncate_and_row_security_off_are_refused(app: asyncpg.Connection) -> None:
     for statement in ("truncate daira.jobs", "set row_security = off; select from daira.jobs", "drop table daira.jobs"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):

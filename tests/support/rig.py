@@ -14,7 +14,7 @@ from app.domain.documents import Document
 from app.domain.doorbells import Ring
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId, tenant_id, uuid7
 from app.domain.jobs import APART, MAX_EXPIRIES, Attempt, AttemptOutcome, Job, JobError, JobState, NewJob
-from app.domain.keys import ApiKey, digest, new_secret
+from app.domain.keys import ApiKey, Scope, digest, new_secret
 from app.domain.leases import Beat, Claim, ClaimedJob, Lease, Pulse, Settlement
 from app.domain.pages import Page, Source, Word
 from app.domain.tenants import TenantState
@@ -177,6 +177,7 @@ def new_key(tenant: TenantId, **fields: Any) -> ApiKey:
         "tenant_id": tenant,
         "name": "a key",
         "secret_sha256": digest(new_secret()),
+        "scopes": frozenset({Scope.DOCUMENTS_READ, Scope.JOBS_WRITE}),
         "created_at": datetime.now(UTC),
     }
     return ApiKey(**defaults | fields)

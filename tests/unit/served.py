@@ -16,6 +16,7 @@ from app.asgi import create_app
 from app.bootstrap import Runtime, open_runtime
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId
+from app.domain.keys import Scope
 from app.domain.leases import ClaimedJob
 from app.services.execution import Execution
 from app.settings import Settings
@@ -40,7 +41,7 @@ class Served:
     async def key_of(self, tenant: str) -> dict[str, str]:
         """The header of another tenant."""
         await self.runtime.tenants.create(TenantId(tenant))
-        key = await self.runtime.tenants.issue_key(TenantId(tenant), name="a key")
+        key = await self.runtime.tenants.issue_key(TenantId(tenant), name="a key", scopes=frozenset({Scope.ADMIN}))
         return {"Authorization": f"Bearer {key}"}
 
     async def upload(self, content: bytes | None = None, **fields: Any) -> httpx.Response:

@@ -51,7 +51,9 @@ def raising(web: Served, error: Exception) -> None:
     class Failing:
         newest = staticmethod(fail)
 
-    web.app.state.runtime = type("Runtime", (), {"tenants": web.runtime.tenants, "jobs": Failing()})()
+    web.app.state.runtime = type(
+        "Runtime", (), {"tenants": web.runtime.tenants, "rates": web.runtime.rates, "jobs": Failing()}
+    )()
 
 
 def problem(answer: httpx.Response) -> dict[str, Any]:

@@ -4,19 +4,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.domain.callers import Caller
 from app.domain.errors import Conflict, Forbidden, NotFound, Unauthorized
 from app.domain.ids import KeyId, TenantId, uuid7
-from app.domain.keys import digest, key_text, new_secret, parse_key
-from app.domain.tenants import TenantState
+from app.domain.keys import EVERYDAY, Scope, digest, key_text, new_secret, parse_key
+from app.domain.tenants import Allowance, TenantState
 from app.services.tenants import TOUCH_EVERY, Tenants
 from tests.support.rig import SECOND, Rig, new_key
 
 ACME = TenantId("acme")
+ALLOWANCE = Allowance(max_running=None, max_queued=10, max_upload_bytes=1000, requests_per_minute=60)
 
 
 @pytest.fixture
 def tenants(rig: Rig) -> Tenants:
-    return Tenants(database=rig.database, sweeps=rig.sweeps)
+    return Tenants(database=rig.database, sweeps=rig.sweeps, allowance=ALLOWANCE)
 
 
 async def refused(tenants: Tenants, credential: str) -> str:
@@ -32,8 +34,10 @@ async def used_at(tenants: Tenants) -> list[datetime | None]:
 async def test_an_issued_key_is_accepted_as_its_tenants(tenants: Tenants) -> None:
     await tenants.create(ACME)
     credential = await tenants.issue_key(ACME, name="a key")
-    key = await tenants.authenticate(credential)
-    assert (key.tenant_id, key.name, key.expires_at, key.revoked_at) == (ACME, "a key", None, None)
+    caller = await tenants.authenticate(credential)
+    assert caller == Caller(tenant_id=ACME, name="a key", scopes=EVERYDAY, allowance=ALLOWANCE)
+    (key,) = await tenants.keys(ACME)
+    assert (key.name, key.scopes, key.expires_at, key.revoked_at) == ("a key", EVERYDAY, None, None)
     assert key.secret_sha256 == parse_key(credential).secret_sha256
 
 
@@ -71,7 +75,8 @@ async def test_a_secret_opens_its_own_tenant_alone(tenants: Tenants) -> None:
 async def test_a_key_is_accepted_until_it_expires(tenants: Tenants) -> None:
     await tenants.create(ACME)
     credential = await tenants.issue_key(ACME, name="a key", expires_in=timedelta(hours=1))
-    key = await tenants.authenticate(credential)
+    await tenants.authenticate(credential)
+    (key,) = await tenants.keys(ACME)
     assert key.expires_at == key.created_at + timedelta(hours=1)
 
 
@@ -161,3 +166,66 @@ async def test_all_tenants_are_listed_by_name_page_after_page(
     listed = await tenants.all()
     assert [tenant.id for tenant in listed] == sorted(names)
     assert [tenant.id for tenant in listed if tenant.state is TenantState.SUSPENDED] == ["c"]
+
+
+async def rotated(tenants: Tenants, overlap: timedelta, **options: timedelta) -> tuple[str, str]:
+    """The old key and the new one."""
+    await tenants.create(ACME)
+    scopes = frozenset({Scope.DOCUMENTS_READ})
+    old = await tenants.issue_key(ACME, name="a key", scopes=scopes, **options)
+    return old, await tenants.rotate_key(ACME, (await tenants.keys(ACME))[0].id, overlap=overlap)
+
+
+async def test_a_rotated_key_has_the_name_and_scopes_of_the_old_one_and_both_are_accepted(tenants: Tenants) -> None:
+    old, new = await rotated(tenants, timedelta(hours=1))
+    assert old != new
+    assert await tenants.authenticate(old) == await tenants.authenticate(new)
+    before, after = await tenants.keys(ACME)
+    assert (after.name, after.scopes, after.expires_at) == ("a key", frozenset({Scope.DOCUMENTS_READ}), None)
+    assert before.expires_at is not None
+    assert timedelta(minutes=59) < before.expires_at - datetime.now(UTC) <= timedelta(hours=1)
+
+
+async def test_without_an_overlap_the_old_key_is_refused_at_once(tenants: Tenants) -> None:
+    old, new = await rotated(tenants, timedelta())
+    await refused(tenants, old)
+    assert (await tenants.authenticate(new)).tenant_id == ACME
+
+
+async def test_after_the_overlap_the_old_key_is_refused(tenants: Tenants) -> None:
+    old, _ = await rotated(tenants, timedelta(microseconds=1))
+    await refused(tenants, old)
+
+
+async def test_a_rotated_key_lives_as_long_as_the_old_one_was_meant_to_and_prolongs_it_by_nothing(
+    tenants: Tenants,
+) -> None:
+    await rotated(tenants, timedelta(days=30), expires_in=timedelta(days=7))
+    before, after = await tenants.keys(ACME)
+    assert before.expires_at == before.created_at + timedelta(days=7)
+    assert after.expires_at == after.created_at + timedelta(days=7)
+
+
+async def test_a_key_that_is_no_longer_valid_is_not_rotated_nor_one_that_never_was(tenants: Tenants) -> None:
+    await tenants.create(ACME)
+    await tenants.issue_key(ACME, name="expired", expires_in=-SECOND)
+    await tenants.issue_key(ACME, name="revoked")
+    expired, revoked = await tenants.keys(ACME)
+    await tenants.revoke_key(ACME, revoked.id)
+    for key in (expired, revoked):
+        with pytest.raises(Conflict, match="make a new one"):
+            await tenants.rotate_key(ACME, key.id, overlap=SECOND)
+    with pytest.raises(NotFound):
+        await tenants.rotate_key(ACME, KeyId(uuid7()), overlap=SECOND)
+    await tenants.create(TenantId("other"))
+    with pytest.raises(NotFound):
+        await tenants.rotate_key(TenantId("other"), expired.id, overlap=SECOND)
+    assert len(await tenants.keys(ACME)) == 2
+
+
+async def test_a_caller_has_the_limits_of_the_tenant_over_those_of_the_settings(tenants: Tenants) -> None:
+    await tenants.create(ACME)
+    credential = await tenants.issue_key(ACME, name="a key")
+    await tenants.limit(ACME, {"max_queued": 500, "max_running": 3})
+    allowance = (await tenants.authenticate(credential)).allowance
+    assert allowance == Allowance(max_running=3, max_queued=500, max_upload_bytes=1000, requests_per_minute=60)

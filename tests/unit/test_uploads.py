@@ -39,23 +39,31 @@ class Desk:
         self.blobs = MemoryBlobs()
         self.bell = doorbell or MemoryDoorbell()
         self.metrics = Metrics()
-        self.uploads = self.through(rig.database, self.blobs, max_bytes=max_bytes)
+        self.max_bytes = max_bytes
+        self.uploads = self.through(rig.database, self.blobs)
 
-    def through(self, database: Any, blobs: Blobs, *, max_bytes: int = 1_000_000) -> Uploads:
+    def through(self, database: Any, blobs: Blobs) -> Uploads:
         return Uploads(
             database=database,
             blobs=blobs,
             ringing=Ringing(dict.fromkeys(Lane, self.bell), self.metrics),
-            max_bytes=max_bytes,
             languages=lambda: frozenset({"eng", "deu"}),
         )
 
+    async def receive(self, tenant: TenantId, chunks: AsyncIterator[bytes]) -> Received:
+        return await self.uploads.receive(tenant, chunks, max_bytes=self.max_bytes)
+
     async def accept(self, received: Received, *requests: JobRequest, **fields: Any) -> Accepted:
-        described = {"filename": "letter.pdf", "language": "eng", "metadata": {}} | fields
+        described: dict[str, Any] = {
+            "filename": "letter.pdf",
+            "language": "eng",
+            "metadata": {},
+            "max_queued": 10_000,
+        } | fields
         return await self.uploads.accept(received, requests=requests or [OCR], **described)
 
     async def upload(self, tenant: TenantId, content: bytes = PDF, **fields: Any) -> Accepted:
-        return await self.accept(await self.uploads.receive(tenant, chunks(content)), **fields)
+        return await self.accept(await self.receive(tenant, chunks(content)), **fields)
 
     async def rung(self) -> list[Ring]:
         return [delivery.ring for delivery in await self.bell.answer(limit=100, wait=timedelta())]
@@ -85,7 +93,7 @@ async def endless(head: bytes, taken: list[int]) -> AsyncIterator[bytes]:
 
 async def test_what_is_received_is_measured_on_its_way(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
-    received = await desk.uploads.receive(tenant, chunks(b"%P", b"DF-1.7", b"", b"x" * 5000))
+    received = await desk.receive(tenant, chunks(b"%P", b"DF-1.7", b"", b"x" * 5000))
     content = b"%PDF-1.7" + b"x" * 5000
     assert (received.size, received.sha256) == (len(content), sha256(content).hexdigest())
     assert received.media_type == "application/pdf"
@@ -123,9 +131,9 @@ async def test_the_bytes_come_before_the_transaction_and_the_bell_after_its_comm
 
     desk = Desk(rig, doorbell=Watching())
     uploads = desk.through(WatchedDatabase(), desk.blobs)
-    received = await uploads.receive(tenant, chunks(PDF))
+    received = await uploads.receive(tenant, chunks(PDF), max_bytes=1_000_000)
     assert seen == []
-    await uploads.accept(received, filename="a", language="eng", metadata={}, requests=[OCR])
+    await uploads.accept(received, filename="a", language="eng", metadata={}, requests=[OCR], max_queued=10_000)
     assert seen == ["transaction, 1 blob", "bell, job queued"]
 
 
@@ -152,16 +160,16 @@ async def test_over_the_limit_nothing_is_stored(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig, max_bytes=5000)
     for content in (PDF + b"x" * 5000, b"%PDF-" + b"x" * 4996):
         with pytest.raises(TooLarge, match="5,000"):
-            await desk.uploads.receive(tenant, chunks(content[:2000], content[2000:]))
+            await desk.receive(tenant, chunks(content[:2000], content[2000:]))
         assert await desk.counts(tenant) == (0, 0, 0)
-    assert (await desk.uploads.receive(tenant, chunks(b"%PDF-" + b"x" * 4995))).size == 5000
+    assert (await desk.receive(tenant, chunks(b"%PDF-" + b"x" * 4995))).size == 5000
 
 
 async def test_an_endless_upload_is_stopped_just_beyond_the_limit(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig, max_bytes=50_000)
     taken: list[int] = []
     with pytest.raises(TooLarge):
-        await desk.uploads.receive(tenant, endless(PDF, taken))
+        await desk.receive(tenant, endless(PDF, taken))
     assert sum(taken) <= 50_000 + 2048
     assert await desk.counts(tenant) == (0, 0, 0)
 
@@ -170,14 +178,14 @@ async def test_an_unsupported_type_stops_after_the_first_bytes(rig: Rig) -> None
     tenant, desk = await rig.tenant(), Desk(rig)
     taken: list[int] = []
     with pytest.raises(Unsupported):
-        await desk.uploads.receive(tenant, endless(b"PK\x03\x04", taken))
+        await desk.receive(tenant, endless(b"PK\x03\x04", taken))
     assert len(taken) <= 1
     assert await desk.counts(tenant) == (0, 0, 0)
 
 
 async def test_a_type_is_told_from_bytes_that_come_one_by_one(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
-    received = await desk.uploads.receive(tenant, chunks(*(b"%c" % byte for byte in PDF)))
+    received = await desk.receive(tenant, chunks(*(b"%c" % byte for byte in PDF)))
     assert (received.media_type, received.size) == ("application/pdf", len(PDF))
 
 
@@ -185,7 +193,7 @@ async def test_a_type_is_told_from_bytes_that_come_one_by_one(rig: Rig) -> None:
 async def test_an_empty_file_is_refused(rig: Rig, contents: tuple[bytes, ...]) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
     with pytest.raises(Invalid, match="empty") as refused:
-        await desk.uploads.receive(tenant, chunks(*contents))
+        await desk.receive(tenant, chunks(*contents))
     assert refused.value.pointer == "/file"
     assert await desk.counts(tenant) == (0, 0, 0)
 
@@ -198,7 +206,7 @@ async def test_a_stream_that_breaks_leaves_nothing(rig: Rig) -> None:
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        await desk.uploads.receive(tenant, breaking())
+        await desk.receive(tenant, breaking())
     assert await desk.counts(tenant) == (0, 0, 0)
 
 
@@ -233,7 +241,7 @@ async def test_the_same_bytes_of_two_tenants_are_two_documents(rig: Rig) -> None
 async def test_a_document_that_is_deleted_meanwhile_makes_room_for_the_same_bytes(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
     first = await desk.upload(tenant)
-    received = await desk.uploads.receive(tenant, chunks(PDF))
+    received = await desk.receive(tenant, chunks(PDF))
     assert await rig.remove(first.document)
     again = await desk.accept(received)
     assert not again.deduplicated
@@ -242,7 +250,7 @@ async def test_a_document_that_is_deleted_meanwhile_makes_room_for_the_same_byte
 
 async def test_a_transaction_that_fails_leaves_no_rows_and_rings_no_bell(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
-    received = await desk.uploads.receive(tenant, chunks(PDF))
+    received = await desk.receive(tenant, chunks(PDF))
     with pytest.raises(TypeError):
         await desk.accept(received, OCR, JobRequest(kind="ocr", payload={"no JSON": object()}))
     assert await desk.counts(tenant) == (0, 0, 1)
@@ -253,7 +261,7 @@ async def test_a_transaction_that_fails_leaves_no_rows_and_rings_no_bell(rig: Ri
 
 async def test_an_upload_for_an_unknown_tenant_leaves_no_rows(rig: Rig) -> None:
     tenant, desk = TenantId("nobody"), Desk(rig)
-    received = await desk.uploads.receive(tenant, chunks(PDF))
+    received = await desk.receive(tenant, chunks(PDF))
     with pytest.raises(NotFound):
         await desk.accept(received)
     assert await desk.rung() == []
@@ -263,7 +271,7 @@ async def test_bytes_that_can_not_be_stored_leave_no_rows(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
     uploads = desk.through(rig.database, Away(desk.blobs, put=1))
     with pytest.raises(Exception, match="away"):
-        await uploads.receive(tenant, chunks(PDF))
+        await uploads.receive(tenant, chunks(PDF), max_bytes=1_000_000)
     assert await desk.counts(tenant) == (0, 0, 0)
 
 
@@ -272,7 +280,7 @@ async def test_a_language_that_is_not_installed_is_refused_with_those_that_are(r
     with pytest.raises(Invalid, match="deu, eng") as refused:
         await desk.upload(tenant, language="xyz")
     assert refused.value.pointer == "/language"
-    received = await desk.uploads.receive(tenant, chunks(PDF))
+    received = await desk.receive(tenant, chunks(PDF))
     with pytest.raises(Invalid, match="deu, eng") as refused:
         await desk.accept(received, OCR, JobRequest(kind="ocr", payload={"language": "xyz"}))
     assert refused.value.pointer == "/jobs/1/language"
@@ -281,7 +289,7 @@ async def test_a_language_that_is_not_installed_is_refused_with_those_that_are(r
 
 async def test_equal_requests_are_one_job_whatever_the_order_of_their_fields(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
-    received = await desk.uploads.receive(tenant, chunks(PDF))
+    received = await desk.receive(tenant, chunks(PDF))
     requests: list[dict[str, object]] = [{"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 3, "c": 2}, "a": 1}, {"a": 1}]
     accepted = await desk.accept(received, *(JobRequest(kind="ocr", payload=payload) for payload in requests))
     assert [job.payload for job in accepted.jobs] == [{"a": 1}, requests[0]]
@@ -290,7 +298,7 @@ async def test_equal_requests_are_one_job_whatever_the_order_of_their_fields(rig
 
 async def test_jobs_are_listed_newest_first_when_accepted_and_when_read(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
-    received = await desk.uploads.receive(tenant, chunks(PDF))
+    received = await desk.receive(tenant, chunks(PDF))
     accepted = await desk.accept(received, *(JobRequest(kind="ocr", payload={"n": n}) for n in range(20)))
     async with rig.database.begin(tenant) as tx:
         assert await tx.jobs.newest() == accepted.jobs
@@ -298,7 +306,7 @@ async def test_jobs_are_listed_newest_first_when_accepted_and_when_read(rig: Rig
 
 async def test_a_kind_that_this_version_does_not_know_is_queued_and_not_rung(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
-    received = await desk.uploads.receive(tenant, chunks(PDF))
+    received = await desk.receive(tenant, chunks(PDF))
     accepted = await desk.accept(received, JobRequest(kind="brew", payload={}))
     assert [job.kind for job in accepted.jobs] == ["brew"]
     assert await desk.rung() == []

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import BinaryIO, ParamSpec, TypeVar
 from uuid import uuid4
 
+from app.domain import ids
 from app.domain.blobs import parse_blob_key
 from app.domain.errors import NotFound, Unavailable
+from app.domain.ids import TenantId
 from app.ports.blobs import CHUNK
 
 FILE_MODE = 0o600
@@ -45,6 +47,9 @@ class FileBlobs:
 
     async def delete(self, key: str) -> None:
         await _in_thread(_remove, self._path(key))
+
+    async def delete_all(self, tenant_id: TenantId) -> None:
+        await _in_thread(_remove_folder, self._root / ids.tenant_id(tenant_id))
 
     async def ping(self) -> None:
         await _in_thread(_probe, self._root)
@@ -142,6 +147,17 @@ def _remove(path: Path) -> None:
     # The last one takes the folder with it: nothing is left of a tenant that has no blobs.
     with suppress(OSError):
         path.parent.rmdir()
+
+
+def _remove_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        return
+    for path in list(folder.iterdir()):
+        path.unlink(missing_ok=True)
+    # A put may have begun meanwhile: then its folder stays.
+    with suppress(OSError):
+        folder.rmdir()
+    _sync_folder(folder.parent)
 
 
 def _probe(root: Path) -> None:

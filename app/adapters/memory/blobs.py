@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncIterator
 
+from app.domain import ids
 from app.domain.blobs import parse_blob_key
 from app.domain.errors import NotFound
+from app.domain.ids import TenantId
 from app.ports.blobs import CHUNK
 
 
@@ -25,6 +27,11 @@ class MemoryBlobs:
     async def delete(self, key: str) -> None:
         parse_blob_key(key)
         self._blobs.pop(key, None)
+
+    async def delete_all(self, tenant_id: TenantId) -> None:
+        prefix = f"{ids.tenant_id(tenant_id)}/"
+        for key in [key for key in self._blobs if key.startswith(prefix)]:
+            del self._blobs[key]
 
     async def ping(self) -> None:
         """Always there."""

@@ -53,6 +53,10 @@ class MemoryJobs:
         ]
         return sorted(found, key=lambda job: job.id, reverse=True)[:limit]
 
+    async def live(self, *, at_most: int) -> int:
+        rows = self._session.reading().jobs.values()
+        return min(at_most, sum(not row.job.state.terminal for row in rows))
+
     async def attempts(self, job_id: JobId) -> list[Attempt]:
         return list(self._session.reading().attempts.get(job_id, ()))
 

@@ -1,6 +1,7 @@
 """API keys in the memory store."""
 
 from dataclasses import replace
+from datetime import datetime
 
 from app.adapters.memory.store import Session
 from app.domain.errors import Conflict
@@ -33,6 +34,14 @@ class MemoryKeys:
         if key is None:
             return False
         keys[key_id] = replace(key, revoked_at=key.revoked_at or self._session.now())
+        return True
+
+    async def expire(self, key_id: KeyId, *, at: datetime) -> bool:
+        keys = (await self._session.writing()).keys
+        key = keys.get(key_id)
+        if key is None:
+            return False
+        keys[key_id] = replace(key, expires_at=min(key.expires_at or at, at))
         return True
 
     async def touch(self, key_id: KeyId) -> None:

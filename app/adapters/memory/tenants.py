@@ -34,6 +34,9 @@ class MemoryTenantRow:
         tables.tenant = replace(tables.tenant, limits=limits)
         return True
 
+    async def lock(self) -> Tenant | None:
+        return (await self._session.writing()).tenant
+
     async def remove(self) -> bool:
         tables = await self._session.writing()
         if tables.tenant is None or tables.tenant.state is not TenantState.SUSPENDED:

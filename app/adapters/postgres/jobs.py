@@ -27,6 +27,8 @@ from app.domain.text import scrub_json
 
 LIVE = text("dedup_key is not null and state in ('queued', 'claimed')")
 
+LIVE_JOBS = "select daira.live_jobs($1, $2) as count"
+
 
 class PostgresJobs:
     def __init__(self, clamped: Clamped) -> None:
@@ -80,6 +82,11 @@ class PostgresJobs:
         if before is not None:
             wanted.append(jobs.c.id < before)
         return await self._select(*wanted, limit=limit)
+
+    async def live(self, *, at_most: int) -> int:
+        (row,) = await self._clamped.call(LIVE_JOBS, self._tenant_id, at_most)
+        count: int = row["count"]
+        return count
 
     async def attempts(self, job_id: JobId) -> list[Attempt]:
         c = job_attempts.c

@@ -1,12 +1,14 @@
 """API keys, looked up by the hash of their secret under the clamp of the tenant that they name."""
 
+from datetime import datetime
+
 from sqlalchemy import ColumnElement, Row, func, insert, select, update
 
 from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.faults import known_faults
 from app.adapters.postgres.tables import api_keys
 from app.domain.ids import KeyId
-from app.domain.keys import ApiKey
+from app.domain.keys import ApiKey, Scope
 
 
 class PostgresKeys:
@@ -24,6 +26,7 @@ class PostgresKeys:
                     id=key.id,
                     name=key.name,
                     secret_sha256=key.secret_sha256,
+                    scopes=sorted(key.scopes),
                     created_at=key.created_at,
                     expires_at=key.expires_at,
                 )
@@ -46,6 +49,12 @@ class PostgresKeys:
         )
         return (await self._clamped.execute(statement)).rowcount == 1
 
+    async def expire(self, key_id: KeyId, *, at: datetime) -> bool:
+        # LEAST passes over NULL: a key without an end gets one.
+        sooner = func.least(api_keys.c.expires_at, at)
+        statement = update(api_keys).where(self._own(), api_keys.c.id == key_id).values(expires_at=sooner)
+        return (await self._clamped.execute(statement)).rowcount == 1
+
     async def touch(self, key_id: KeyId) -> None:
         statement = update(api_keys).where(self._own(), api_keys.c.id == key_id).values(last_used_at=func.now())
         await self._clamped.execute(statement)
@@ -55,4 +64,5 @@ class PostgresKeys:
 
 
 def _key(row: Row[tuple[object, ...]]) -> ApiKey:
-    return ApiKey(**row._asdict())
+    columns = row._asdict()
+    return ApiKey(**columns | {"scopes": frozenset(map(Scope, columns["scopes"]))})

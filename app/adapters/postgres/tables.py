@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.dialects.postgresql import UUID
+from sqlalchemy.dialects.postgresql import ARRAY, UUID
 
 from app.adapters.postgres.columns import StorableJson, StorableText
 
@@ -63,6 +63,7 @@ api_keys = Table(
     Column("id", UUID, nullable=False),
     Column("name", StorableText, nullable=False),
     Column("secret_sha256", LargeBinary, nullable=False),
+    Column("scopes", ARRAY(Text), nullable=False, server_default=text("'{admin}'")),
     _time("created_at", "now()"),
     _time("expires_at", nullable=True),
     _time("revoked_at", nullable=True),

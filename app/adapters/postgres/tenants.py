@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from sqlalchemy import ColumnElement, delete, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, delete, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from app.adapters.postgres.clamped import Clamped
@@ -20,20 +20,7 @@ class PostgresTenant:
         return (await self._clamped.execute(statement)).rowcount == 1
 
     async def get(self) -> Tenant | None:
-        row = (await self._clamped.execute(select(tenants).where(self._own()))).one_or_none()
-        if row is None:
-            return None
-        return Tenant(
-            id=row.tenant_id,
-            state=TenantState(row.state),
-            created_at=row.created_at,
-            limits=Limits(
-                max_running=row.max_running,
-                max_queued=row.max_queued,
-                max_upload_bytes=row.max_upload_bytes,
-                requests_per_minute=row.requests_per_minute,
-            ),
-        )
+        return _tenant((await self._clamped.execute(select(tenants).where(self._own()))).one_or_none())
 
     async def set_state(self, state: TenantState) -> bool:
         statement = update(tenants).where(self._own()).values(state=state)
@@ -42,6 +29,11 @@ class PostgresTenant:
     async def set_limits(self, limits: Limits) -> bool:
         statement = update(tenants).where(self._own()).values(asdict(limits))
         return (await self._clamped.execute(statement)).rowcount == 1
+
+    async def lock(self) -> Tenant | None:
+        # NO KEY: a plain FOR UPDATE would hold up every insert of a document or job, by its foreign key.
+        statement = select(tenants).where(self._own()).with_for_update(key_share=True)
+        return _tenant((await self._clamped.execute(statement)).one_or_none())
 
     async def remove(self) -> bool:
         # A settle locks its job and then the document; the cascade would lock them the other way round.
@@ -62,3 +54,19 @@ class PostgresTenant:
 
     def _own(self) -> ColumnElement[bool]:
         return tenants.c.tenant_id == self._tenant_id
+
+
+def _tenant(row: Row[tuple[object, ...]] | None) -> Tenant | None:
+    if row is None:
+        return None
+    return Tenant(
+        id=row.tenant_id,
+        state=TenantState(row.state),
+        created_at=row.created_at,
+        limits=Limits(
+            max_running=row.max_running,
+            max_queued=row.max_queued,
+            max_upload_bytes=row.max_upload_bytes,
+            requests_per_minute=row.requests_per_minute,
+        ),
+    )

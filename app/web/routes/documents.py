@@ -7,13 +7,14 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import ValidationError
 
+from app.domain.callers import Caller
 from app.domain.documents import DocumentStatus
-from app.domain.errors import Invalid
+from app.domain.errors import Invalid, NotFound, TooMany
 from app.domain.filenames import displayable
-from app.domain.ids import TenantId
 from app.services.uploads import Accepted, JobRequest, Received, Uploads
 from app.web import cursors
-from app.web.dependencies import ADocumentId, CallerTenant, TheDocuments, TheJobs, TheUploads
+from app.web.callers import JobWritingCaller, Reader, Writer, WritingCaller
+from app.web.dependencies import ADocumentId, TheDocuments, TheJobs, TheUploads
 from app.web.errors import json_pointer
 from app.web.forms import Form, read_text
 from app.web.schemas import (
@@ -63,14 +64,14 @@ JOB_BODY: dict[str, Any] = {
 
 
 @router.post("", status_code=202, openapi_extra=UPLOAD_FORM)
-async def upload(request: Request, response: Response, tenant_id: CallerTenant, uploads: TheUploads) -> DocumentBody:
+async def upload(request: Request, response: Response, caller: WritingCaller, uploads: TheUploads) -> DocumentBody:
     """Store a document and queue its jobs. The same bytes again are the same document, answered with 200."""
     form = Form(content_type=request.headers.get("content-type", ""), body=request.stream())
-    received = await _receive(form, tenant_id, uploads)
+    received = await _receive(form, caller, uploads)
     try:
-        accepted = await _accept(form, received, uploads)
-    except Invalid:
-        # Refused before any transaction. After another failure a row may be there: an orphan blob is the lesser evil.
+        accepted = await _accept(form, received, caller, uploads)
+    except (Invalid, NotFound, TooMany):
+        # Refused before any commit. After another failure a row may be there: an orphan blob is the lesser evil.
         await uploads.discard(received)
         raise
     if accepted.deduplicated:
@@ -81,7 +82,7 @@ async def upload(request: Request, response: Response, tenant_id: CallerTenant, 
 
 @router.get("")
 async def list_documents(
-    tenant_id: CallerTenant,
+    tenant_id: Reader,
     documents: TheDocuments,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: str | None = None,
@@ -111,33 +112,31 @@ async def list_documents(
 
 
 @router.get("/{document_id}")
-async def get_document(tenant_id: CallerTenant, document_id: ADocumentId, documents: TheDocuments) -> DocumentBody:
+async def get_document(tenant_id: Reader, document_id: ADocumentId, documents: TheDocuments) -> DocumentBody:
     listed = await documents.get(tenant_id, document_id)
     return DocumentBody.of(listed.document, listed.jobs)
 
 
 @router.delete("/{document_id}", status_code=204)
-async def delete_document(tenant_id: CallerTenant, document_id: ADocumentId, documents: TheDocuments) -> None:
+async def delete_document(tenant_id: Writer, document_id: ADocumentId, documents: TheDocuments) -> None:
     """Remove the document with its bytes, pages, jobs and results."""
     await documents.remove(tenant_id, document_id)
 
 
 @router.get("/{document_id}/text", response_class=PlainTextResponse)
-async def get_text(tenant_id: CallerTenant, document_id: ADocumentId, documents: TheDocuments) -> PlainTextResponse:
+async def get_text(tenant_id: Reader, document_id: ADocumentId, documents: TheDocuments) -> PlainTextResponse:
     """The text of all pages, separated by form feeds; 409 `not_ready` until it is there."""
     return PlainTextResponse(await documents.text(tenant_id, document_id))
 
 
 @router.get("/{document_id}/pages")
-async def list_pages(tenant_id: CallerTenant, document_id: ADocumentId, documents: TheDocuments) -> PageList:
+async def list_pages(tenant_id: Reader, document_id: ADocumentId, documents: TheDocuments) -> PageList:
     pages = await documents.pages(tenant_id, document_id)
     return PageList(data=[PageBody.of(page) for page in pages])
 
 
 @router.get("/{document_id}/pages/{number}")
-async def get_page(
-    tenant_id: CallerTenant, document_id: ADocumentId, number: int, documents: TheDocuments
-) -> PageWithWords:
+async def get_page(tenant_id: Reader, document_id: ADocumentId, number: int, documents: TheDocuments) -> PageWithWords:
     """A page with its words."""
     page = await documents.page(tenant_id, document_id, number)
     return PageWithWords.model_validate(page, from_attributes=True)
@@ -145,25 +144,26 @@ async def get_page(
 
 @router.post("/{document_id}/jobs", status_code=202, openapi_extra=JOB_BODY)
 async def request_job(
-    tenant_id: CallerTenant, document_id: ADocumentId, request: Request, jobs: TheJobs, response: Response
+    caller: JobWritingCaller, document_id: ADocumentId, request: Request, jobs: TheJobs, response: Response
 ) -> JobBody:
     """Queue a job; an equal one that is queued or claimed already is answered with 200."""
     # Read here and not by the framework, which reads all of it, for anybody, before it asks who that is.
     body = await read_text("body", request.stream())
-    job, new = await jobs.request(tenant_id, document_id, _request(body))
+    max_queued = caller.allowance.max_queued
+    job, new = await jobs.request(caller.tenant_id, document_id, _request(body), max_queued=max_queued)
     if not new:
         response.status_code = 200
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return JobBody.of(job)
 
 
-async def _receive(form: Form, tenant_id: TenantId, uploads: Uploads) -> Received:
+async def _receive(form: Form, caller: Caller, uploads: Uploads) -> Received:
     """Read the whole form; its one file is in the blob store afterwards, or nothing is."""
     received: Received | None = None
     try:
         async for chunks in form.parts():
             _refuse_second(received)
-            received = await uploads.receive(tenant_id, chunks)
+            received = await uploads.receive(caller.tenant_id, chunks, max_bytes=caller.allowance.max_upload_bytes)
     except BaseException:
         if received is not None:
             await uploads.discard(received)
@@ -178,7 +178,7 @@ def _refuse_second(received: Received | None) -> None:
         raise Invalid("send one file; each document is an upload of its own", pointer="/file")
 
 
-async def _accept(form: Form, received: Received, uploads: Uploads) -> Accepted:
+async def _accept(form: Form, received: Received, caller: Caller, uploads: Uploads) -> Accepted:
     unknown = form.fields.keys() - {"jobs", "metadata", "language"}
     if unknown:
         raise Invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}", pointer=f"/{min(unknown)[:200]}")
@@ -188,6 +188,7 @@ async def _accept(form: Form, received: Received, uploads: Uploads) -> Accepted:
         language=form.fields.get("language", "eng"),
         metadata=_metadata(form.fields.get("metadata", "{}")),
         requests=_requests(form.fields.get("jobs", '[{"kind": "ocr"}]')),
+        max_queued=caller.allowance.max_queued,
     )
 
 

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobState
 from app.web import cursors
-from app.web.dependencies import AJobId, CallerTenant, TheJobs
+from app.web.callers import JobWriter, Reader
+from app.web.dependencies import AJobId, TheJobs
 from app.web.schemas import JobBody, JobList, JobWithHistory
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -17,7 +18,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 @router.get("")
 async def list_jobs(
-    tenant_id: CallerTenant,
+    tenant_id: Reader,
     jobs: TheJobs,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: str | None = None,
@@ -40,7 +41,7 @@ async def list_jobs(
 
 @router.get("/{job_id}")
 async def get_job(
-    tenant_id: CallerTenant,
+    tenant_id: Reader,
     job_id: AJobId,
     jobs: TheJobs,
     wait: Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the job's end.")] = 0,
@@ -51,6 +52,6 @@ async def get_job(
 
 
 @router.post("/{job_id}/cancel")
-async def cancel_job(tenant_id: CallerTenant, job_id: AJobId, jobs: TheJobs) -> JobBody:
+async def cancel_job(tenant_id: JobWriter, job_id: AJobId, jobs: TheJobs) -> JobBody:
     """Cancel: a queued job at once, a running one with its worker's next beat."""
     return JobBody.of(await jobs.cancel(tenant_id, job_id))

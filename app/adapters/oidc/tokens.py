@@ -1,0 +1,73 @@
+"""A JWT of one issuer: signature, issuer, audience and times hold, or it is refused in the words for a bad key."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jwt
+
+from app.adapters.oidc.issuer import Issuer
+from app.domain import ids
+from app.domain.errors import Invalid, Unauthorized
+from app.domain.keys import NOT_VALID, Scope
+from app.ports.tokens import Vouched
+
+LONGEST = 8_192
+"""Characters: real ones have a thousand or two."""
+
+LEEWAY = 30.0
+"""Seconds by which clocks may differ."""
+
+NAME_LENGTH = 200
+
+
+class OidcTokens:
+    def __init__(self, issuer: Issuer, *, url: str, audience: str, tenant_claim: str, scope_claim: str) -> None:
+        self._issuer = issuer
+        self._url = url
+        self._audience = audience
+        self._tenant_claim = tenant_claim
+        self._scope_claim = scope_claim
+
+    async def read(self, token: str) -> Vouched:
+        try:
+            return self._vouched(await self._claims(token))
+        except (jwt.PyJWTError, Invalid, ValueError, TypeError, RecursionError):
+            # Which of them it was is told to nobody.
+            raise Unauthorized(NOT_VALID) from None
+
+    async def _claims(self, token: str) -> Mapping[str, Any]:
+        if len(token) > LONGEST:
+            raise ValueError
+        header = jwt.get_unverified_header(token)
+        kid = header.get("kid")
+        key = await self._issuer.key(None if kid is None else str(kid))
+        if key is None:
+            raise ValueError
+        claims: Mapping[str, Any] = jwt.decode(
+            token,
+            key,
+            # The key's own and no other: what the token says of its algorithm is at most true.
+            algorithms=[key.algorithm_name],
+            issuer=self._url,
+            audience=self._audience,
+            leeway=LEEWAY,
+            options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
+        )
+        return claims
+
+    def _vouched(self, claims: Mapping[str, Any]) -> Vouched:
+        tenant = claims.get(self._tenant_claim)
+        if not isinstance(tenant, str):
+            raise TypeError
+        return Vouched(
+            tenant_id=ids.tenant_id(tenant),
+            name=str(claims.get("sub", "token"))[:NAME_LENGTH],
+            scopes=_scopes(claims.get(self._scope_claim)),
+        )
+
+
+def _scopes(claim: object) -> frozenset[Scope]:
+    """A text with blanks between (RFC 8693) or a list; those of other services are left out."""
+    named = claim.split() if isinstance(claim, str) else claim if isinstance(claim, list) else []
+    known = set(Scope)
+    return frozenset(Scope(name) for name in named if isinstance(name, str) and name in known)

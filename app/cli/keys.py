@@ -1,0 +1,88 @@
+"""`daira key`: what lets a caller in."""
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from app.bootstrap import Runtime
+from app.cli.administration import with_runtime
+from app.cli.durations import duration
+from app.cli.tenants import TenantName
+from app.domain import ids
+from app.domain.errors import Invalid
+from app.domain.ids import KeyId
+from app.domain.keys import EVERYDAY, ApiKey, Scope
+
+key = typer.Typer(help="API keys.", no_args_is_help=True)
+
+KeyIdText = Annotated[UUID, typer.Argument(metavar="KEY_ID", help="As in `daira key list`.")]
+
+
+@key.command("create")
+def key_create(
+    tenant_name: TenantName,
+    name: Annotated[str, typer.Option(help="What the key is for.")] = "cli",
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(help=f"What it may do; may be repeated. [default: {', '.join(sorted(EVERYDAY))}]"),
+    ] = None,
+    expires_in: Annotated[str | None, typer.Option(help="For example 90d or 12h. Default: it never expires.")] = None,
+) -> None:
+    """Make a key and print it, this once."""
+    span = None if expires_in is None else duration(expires_in)
+    if span is not None and not span:
+        raise Invalid("a key that expires at once is of no use to anyone")
+    scopes = frozenset(scope) if scope else EVERYDAY
+
+    async def issue(opened: Runtime) -> None:
+        tenant_id = ids.tenant_id(tenant_name)
+        print(await opened.tenants.issue_key(tenant_id, name=name, scopes=scopes, expires_in=span))
+
+    with_runtime(issue)
+
+
+@key.command("list")
+def key_list(tenant_name: TenantName) -> None:
+    """The tenant's keys; their secrets are not known to anyone here."""
+
+    async def show(opened: Runtime) -> None:
+        table = Table(Column("id", no_wrap=True), "name", "scopes", "created", "last used", "expires", "revoked")
+        for each in await opened.tenants.keys(ids.tenant_id(tenant_name)):
+            table.add_row(str(each.id), each.name, " ".join(sorted(each.scopes)), *map(_shown, _times(each)))
+        Console().print(table)
+
+    with_runtime(show)
+
+
+@key.command("rotate")
+def key_rotate(
+    tenant_name: TenantName,
+    key_id: KeyIdText,
+    overlap: Annotated[str, typer.Option(help="How long the old key is still accepted; 0: not at all.")] = "24h",
+) -> None:
+    """Make a key in place of another and print it, this once: the same name, scopes and span of life."""
+    span = duration(overlap)
+
+    async def rotate(opened: Runtime) -> None:
+        print(await opened.tenants.rotate_key(ids.tenant_id(tenant_name), KeyId(key_id), overlap=span))
+
+    with_runtime(rotate)
+
+
+@key.command("revoke")
+def key_revoke(tenant_name: TenantName, key_id: KeyIdText) -> None:
+    """Refuse a key from now on."""
+    with_runtime(lambda opened: opened.tenants.revoke_key(ids.tenant_id(tenant_name), KeyId(key_id)))
+    print(f"revoked {key_id}")
+
+
+def _times(each: ApiKey) -> tuple[datetime | None, ...]:
+    return each.created_at, each.last_used_at, each.expires_at, each.revoked_at
+
+
+def _shown(time: datetime | None) -> str:
+    return f"{time:%Y-%m-%d %H:%M}" if time else "–"

@@ -1,0 +1,46 @@
+"""A tenant is erased: suspended, then bytes, then rows, then the bytes that came in between.
+
+The tenant's own row goes last of the rows, so that an erasure which was cut off can be asked for again.
+"""
+
+from dataclasses import dataclass
+
+from app.domain.errors import Conflict, NotFound
+from app.domain.ids import TenantId
+from app.domain.tenants import TenantState
+from app.ports.blobs import Blobs
+from app.ports.database import Database
+
+AT_A_TIME = 100
+"""Documents with all their pages: well within the time that one statement may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    database: Database
+    blobs: Blobs
+
+    async def erase(self, tenant_id: TenantId) -> None:
+        """Raises NotFound where there is no such tenant. Work on its jobs stops with the next beat."""
+        await self._suspend(tenant_id)
+        await self.blobs.delete_all(tenant_id)
+        while await self._remove_some(tenant_id):
+            pass
+        async with self.database.begin(tenant_id) as tx:
+            if not await tx.tenant.remove():
+                raise Conflict(f"tenant {tenant_id} was resumed meanwhile: suspend it and erase it again")
+        # An upload that was under way may have stored its bytes and its row since. From here on it has no tenant, its
+        # transaction is refused, and it removes its bytes itself.
+        await self.blobs.delete_all(tenant_id)
+
+    async def _suspend(self, tenant_id: TenantId) -> None:
+        async with self.database.begin(tenant_id) as tx:
+            if not await tx.tenant.set_state(TenantState.SUSPENDED):
+                raise NotFound(f"there is no tenant {tenant_id}")
+
+    async def _remove_some(self, tenant_id: TenantId) -> int:
+        async with self.database.begin(tenant_id) as tx:
+            documents = await tx.documents.newest(limit=AT_A_TIME)
+            for document in documents:
+                await tx.documents.remove(document.id)
+        return len(documents)

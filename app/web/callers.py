@@ -1,0 +1,86 @@
+"""Who asks: known by the credential, held to a rate, and let in to what the scopes allow, in this order.
+
+A route asks by the type of its first parameter, which is settled before any id is looked at: who may not ask never
+learns whether an id exists.
+"""
+
+import math
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPBearer, SecurityScopes
+
+from app.domain.callers import Caller
+from app.domain.errors import Forbidden, TooMany, Unauthorized
+from app.domain.ids import TenantId
+from app.domain.keys import Scope
+from app.domain.rates import WINDOW, Verdict
+from app.services.rates import Rates
+from app.services.tenants import Tenants
+
+BEARER = HTTPBearer(
+    auto_error=False,
+    scheme_name="key",
+    description="An API key, `daira_<tenant>_<secret>`. Each operation names the scope that the key needs; `admin`"
+    " has them all.",
+)
+"""For the OpenAPI document alone: it would answer in its own words, and 403 to who sends nothing."""
+
+
+async def _caller(request: Request, needed: SecurityScopes, _: Annotated[object, Depends(BEARER)]) -> Caller:
+    scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not credential:
+        raise Unauthorized("send an API key: Authorization: Bearer daira_<tenant>_<secret>")
+    tenants: Tenants = request.app.state.runtime.tenants
+    caller = await tenants.authenticate(credential.strip())
+    _hold_to_rate(request, caller)
+    _require(caller, needed.scopes)
+    return caller
+
+
+def _hold_to_rate(request: Request, caller: Caller) -> None:
+    rates: Rates = request.app.state.runtime.rates
+    verdict = rates.judge(caller.tenant_id, limit=caller.allowance.requests_per_minute)
+    request.state.rate_headers = _headers(verdict)
+    if not verdict.admitted:
+        raise TooMany(
+            f"more than {verdict.limit:,} requests a minute, the limit here: slow down",
+            retry_after=timedelta(seconds=_whole(verdict.wait)),
+        )
+
+
+def _headers(verdict: Verdict) -> dict[str, str]:
+    """Of draft-ietf-httpapi-ratelimit-headers: within `t` seconds no more than `r` requests can be used."""
+    return {
+        "RateLimit-Policy": f'"requests";q={verdict.limit};w={WINDOW:.0f}',
+        "RateLimit": f'"requests";r={verdict.remaining};t={_whole(verdict.wait)}',
+    }
+
+
+def _whole(seconds: float) -> int:
+    return math.ceil(seconds - 1e-6)
+
+
+def _require(caller: Caller, scopes: list[str]) -> None:
+    if not caller.scopes:
+        raise Forbidden("this credential has no scope of this service")
+    missing = [scope for scope in scopes if not caller.may(Scope(scope))]
+    if missing:
+        raise Forbidden(f"this needs the scope {' and '.join(missing)}, which the credential does not have")
+
+
+async def _tenant(caller: Annotated[Caller, Depends(_caller)]) -> TenantId:
+    return caller.tenant_id
+
+
+AnyCaller = Annotated[Caller, Depends(_caller)]
+"""Whatever the scopes, if there are any."""
+
+Reader = Annotated[TenantId, Security(_tenant, scopes=[Scope.DOCUMENTS_READ])]
+Writer = Annotated[TenantId, Security(_tenant, scopes=[Scope.DOCUMENTS_WRITE])]
+JobWriter = Annotated[TenantId, Security(_tenant, scopes=[Scope.JOBS_WRITE])]
+
+WritingCaller = Annotated[Caller, Security(_caller, scopes=[Scope.DOCUMENTS_WRITE])]
+JobWritingCaller = Annotated[Caller, Security(_caller, scopes=[Scope.JOBS_WRITE])]
+"""Where the caller's limits count as well."""
