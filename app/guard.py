@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from app.adapters.postgres.checks import CHECKS
+from app.adapters.postgres import checks as database_checks
+from app.adapters.postgres import policies, rights, structure
 from app.adapters.postgres.database import PostgresDatabase
 from app.adapters.postgres.engine import Engine, once
 from app.domain.errors import DairaError
@@ -20,6 +21,8 @@ DEVELOPMENT_KEY = "daira up"
 """The name of the key that `daira up` makes: known to whoever can read a developer's disk."""
 
 NO_DEVELOPMENT_KEY = "no development key"
+
+CHECKS = database_checks.CHECKS | policies.CHECKS | rights.CHECKS | structure.CHECKS
 
 Check = Callable[[], Awaitable[list[str]]]
 

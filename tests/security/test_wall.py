@@ -7,7 +7,6 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from app.adapters.postgres.checks import CHECKS, login_is_ordinary
 from app.adapters.postgres.engine import Engine, administer
 from app.domain.ids import tenant_id, uuid7
 from tests.support.databases import Cloned
@@ -212,55 +211,6 @@ async def test_a_batch_over_tenants_leaves_no_clamp_behind(furnished: Rig, engin
     assert {claim.ring.tenant_id for claim in claims if claim.job} == {"acme", "globex"}
     (row,) = await engine.call("select current_setting('app.tenant_id', true) as clamp")
     assert not row["clamp"]
-
-
-MUTATIONS = {
-    "alter table daira.jobs no force row level security": "lacks ENABLE or FORCE",
-    "alter table daira.pages disable row level security": "lacks ENABLE or FORCE",
-    "drop policy tenant_clamp on daira.jobs": "jobs lacks its restrictive clamp",
-    "drop policy tenant_rows on daira.results": "results lacks its permissive clamp",
-    "alter policy tenant_clamp on daira.documents using (true)": "documents lacks its restrictive clamp",
-    "create table daira.notes (tenant_id text not null)": "table notes lacks ENABLE or FORCE",
-    "create view daira.everything as select * from daira.jobs": "view everything runs with its owner's rights",
-    "create materialized view daira.copied as select * from daira.tenants with no data": "view copied runs with",
-    "create function daira.peek() returns bigint language sql security definer as 'select 1::bigint'": (
-        "peek is SECURITY DEFINER"
-    ),
-    "update daira.alembic_version set version_num = '20260101_0000'": "the schema is at 20260101_0000",
-    "delete from daira.alembic_version": "the schema is at nothing",
-    "drop policy scout_live on daira.jobs": "the scout has no policy on jobs",
-    "drop policy scout_registry on daira.tenants": "the scout has no policy on tenants",
-    "grant execute on function daira.backlog() to public": "backlog may be called by PUBLIC",
-    "grant execute on function daira.backlog() to daira_owner": "backlog may be called by daira_owner",
-}
-
-
-@pytest.mark.parametrize("mutation", MUTATIONS)
-async def test_the_guard_sees_a_breach(cloned: Cloned, engine: Engine, mutation: str) -> None:
-    assert await _faults(engine) == []
-    async with administer(cloned.admin_url) as admin:
-        await admin.execute(mutation)
-    assert any(MUTATIONS[mutation] in fault for fault in await _faults(engine))
-
-
-@pytest.mark.parametrize(
-    ("attribute", "fault"), [("in role daira_owner", "is a member of their owner"), ("bypassrls", "has BYPASSRLS")]
-)
-async def test_the_guard_sees_a_login_that_is_not_ordinary(cloned: Cloned, attribute: str, fault: str) -> None:
-    # A role of its own: roles are the whole server's, and other tests use them.
-    role = f"login_{uuid7().hex}"
-    async with administer(cloned.admin_url) as admin:
-        await admin.execute(f"create role {role} login {attribute}")
-        engine = Engine(cloned.app_url.replace("daira_app@", f"{role}@"), pool_size=0, name="test")
-        await admin.execute(f"grant connect on database {await admin.fetchval('select current_database()')} to {role}")
-        try:
-            assert any(fault in each for each in await login_is_ordinary(engine))
-        finally:
-            await admin.execute(f"drop owned by {role}; drop role {role}")
-
-
-async def _faults(engine: Engine) -> list[str]:
-    return [fault for check in CHECKS.values() for fault in await check(engine)]
 
 
 async def _document_of(connection: asyncpg.Connection, tenant: str) -> UUID:

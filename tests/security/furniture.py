@@ -1,0 +1,117 @@
+"""What two tenants have, by the names under which the API asks for it, and the service in front of it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from app.asgi import create_app
+from app.bootstrap import Runtime, open_runtime
+from app.domain.documents import Document, blob_key
+from app.domain.ids import DocumentId, JobId, TenantId, uuid7
+from app.domain.jobs import Job
+from app.settings import Settings
+from app.telemetry import Metrics
+from app.web import cursors
+from tests.support.databases import Cloned
+from tests.support.postgres_rig import postgres_rig
+from tests.support.rig import Rig, done, new_page
+
+
+def settings_of(database_url: str, **given: Any) -> Settings:
+    ours: dict[str, Any] = {"database_url": database_url, "blob_url": "memory://", "role": "web", "ocr": "null"}
+    return Settings(_env_file=None, **ours | given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Furniture:
+    """Of one tenant: a document that was read, a job that is done and one that waits."""
+
+    tenant_id: TenantId
+    content: bytes
+    document: Document
+    done: Job
+    queued: Job
+
+    @property
+    def marks(self) -> set[str]:
+        """Whoever sees one of these has seen something of this tenant."""
+        ids = [self.document.id, self.done.id, self.queued.id]
+        return {str(self.tenant_id), *map(str, ids), self.document.filename}
+
+    def values(self) -> dict[str, Any]:
+        """Of the API's parameters that name something of a tenant's."""
+        return {
+            "document_id": str(self.document.id),
+            "job_id": str(self.queued.id),
+            "filename": self.document.filename,
+            "file": self.content,
+            "documents cursor": cursors.of_document(self.document.created_at, self.document.id),
+            "jobs cursor": cursors.of_job(self.done.id),
+        }
+
+
+def unknown_values(moment: datetime) -> dict[str, Any]:
+    """The same for what nobody has; it would have been made at that moment."""
+    return {
+        "document_id": str(uuid7()),
+        "job_id": str(uuid7()),
+        "filename": uuid7().hex,
+        "file": b"%PDF-1.7 " + uuid7().hex.encode(),
+        "documents cursor": cursors.of_document(moment, DocumentId(uuid7())),
+        "jobs cursor": cursors.of_job(JobId(uuid7())),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class House:
+    """The service on a database with the wall, called in the process."""
+
+    app: FastAPI
+    runtime: Runtime
+    client: httpx.AsyncClient
+    rig: Rig
+
+    async def key(self, tenant_id: TenantId) -> str:
+        return await self.runtime.tenants.issue_key(tenant_id, name="a key")
+
+    async def furnish(self, tenant_id: TenantId) -> Furniture:
+        content = b"%PDF-1.7 " + uuid7().hex.encode()
+        digest = sha256(content).hexdigest()
+        document = await self.rig.document(tenant_id, filename=f"{uuid7().hex}.pdf", sha256=digest, size=len(content))
+        await self.runtime.documents.blobs.put(blob_key(tenant_id, document.id), _whole(content))
+        ended = await self.rig.enqueue(tenant_id, document_id=document.id)
+        await self.rig.settle(done(await self.rig.lease(ended)))
+        async with self.rig.database.begin(tenant_id) as tx:
+            await tx.pages.replace(document.id, [new_page(text=f"Dear {tenant_id}")])
+            await tx.documents.set_page_count(document.id, 1)
+        queued = await self.rig.enqueue(tenant_id, document_id=document.id, dedup_key=uuid7().hex)
+        return Furniture(tenant_id=tenant_id, content=content, document=document, done=ended, queued=queued)
+
+
+async def _whole(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+@asynccontextmanager
+async def a_house(cloned: Cloned, app: FastAPI, **given: Any) -> AsyncIterator[House]:
+    async with open_runtime(settings_of(cloned.app_url, **given), Metrics()) as runtime:
+        app.state.runtime = runtime
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://daira.test") as client:
+            yield House(app=app, runtime=runtime, client=client, rig=rig_of(cloned, runtime))
+
+
+def rig_of(cloned: Cloned, runtime: Runtime) -> Rig:
+    """On the connections that the service itself has."""
+    database = runtime.documents.database
+    return postgres_rig(cloned, database._engine)  # type: ignore[attr-defined]
+
+
+def new_app() -> FastAPI:
+    return create_app(settings_of("postgresql://db.test/daira"))
