@@ -81,6 +81,7 @@ async def register(cloned: Cloned, *, cap: int | None = None) -> None:
         await admin.execute("update daira.tenants set max_running = $2 where tenant_id = $1", WHALE, cap)
 
 
+@pytest.mark.threat(37, 67)
 @pytest.mark.parametrize("adapter", ["postgres", "redis"])
 async def test_ten_thousand_jobs_of_one_tenant_do_not_keep_another_waiting(
     adapter: str, databases: Databases, tmp_path: Path

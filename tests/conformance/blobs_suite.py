@@ -174,6 +174,7 @@ class BlobsSuite:
             with pytest.raises(NotFound):
                 await content(blobs)
 
+    @pytest.mark.threat(59)
     @pytest.mark.parametrize("key", HOSTILE)
     async def test_a_hostile_key_is_refused_before_anything_is_done(self, blobs: Blobs, key: str) -> None:
         begun = False

@@ -3,6 +3,8 @@
 import asyncio
 from collections import Counter
 
+import pytest
+
 from app.domain.ids import TenantId
 from app.domain.jobs import Job
 from app.domain.leases import ClaimOutcome, Lease
@@ -58,6 +60,7 @@ class CapsSuite:
         assert await outcomes(rig, [waiting]) == {ClaimOutcome.CAPPED: 1}
         assert await rig.again(waiting) == before
 
+    @pytest.mark.threat(67)
     async def test_the_cap_is_the_tenants_own(self, rig: Rig) -> None:
         tenant, other = await capped(rig, 1), await rig.tenant("other")
         await rig.lease(await rig.enqueue(tenant))
@@ -71,6 +74,7 @@ class CapsSuite:
         assert (await rig.claimed(await rig.enqueue(tenant))).capped
         assert not (await rig.claimed(await rig.enqueue(other))).capped
 
+    @pytest.mark.threat(67)
     async def test_twenty_claims_at_once_do_not_exceed_it(self, rig: Rig) -> None:
         tenant = await capped(rig, 2)
         jobs = [await rig.enqueue(tenant) for _ in range(20)]

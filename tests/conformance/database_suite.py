@@ -180,6 +180,7 @@ class DatabaseSuite:
             await change_everything_and_fail(rig, acme)
         assert await contents(rig, acme.tenant) == before
 
+    @pytest.mark.threat(17)
     async def test_a_cancelled_transaction_rolls_back(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         document, written = new_document(tenant), asyncio.Event()
@@ -226,12 +227,14 @@ class DatabaseSuite:
             found = await tx.documents.newest(limit=100)
         assert {document.id for document in found} == set(written)
 
+    @pytest.mark.threat(15, 74)
     @pytest.mark.parametrize("name", ["", "A", "acme corp", "acme/bolt", "../acme", "-acme", "acme\n", "a" * 64, "é"])
     async def test_a_malformed_tenant_is_refused(self, rig: Rig, name: str) -> None:
         with pytest.raises(Invalid):
             async with rig.database.begin(TenantId(name)):
                 pass
 
+    @pytest.mark.threat(7)
     async def test_a_tenant_sees_its_own_rows_alone(self, rig: Rig) -> None:
         acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
         for mine in (acme, bolt):
@@ -241,6 +244,7 @@ class DatabaseSuite:
                 assert [document.id for document in await tx.documents.newest(limit=10)] == [mine.document.id]
                 assert [job.id for job in await tx.jobs.newest()] == [mine.job.id]
 
+    @pytest.mark.threat(7)
     @pytest.mark.parametrize("name", CALLS)
     async def test_a_foreign_id_looks_like_an_unknown_one(self, rig: Rig, name: str) -> None:
         acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
@@ -263,6 +267,7 @@ class DatabaseSuite:
             assert await tx.documents.get(acme.document.id) is None
             assert await tx.documents.get(bolt.document.id) is not None
 
+    @pytest.mark.threat(5)
     async def test_a_row_of_another_tenant_is_not_written(self, rig: Rig) -> None:
         acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")
         document, key = new_document(acme), new_key(acme)
@@ -276,6 +281,7 @@ class DatabaseSuite:
             assert await tx.documents.get(document.id) is None
             assert await tx.keys.all() == []
 
+    @pytest.mark.threat(8)
     async def test_the_same_id_under_two_tenants_is_two_rows(self, rig: Rig) -> None:
         acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")
         document = await rig.document(acme)
@@ -287,12 +293,14 @@ class DatabaseSuite:
         async with rig.database.begin(bolt) as tx:
             assert await tx.documents.get(document.id) is not None
 
+    @pytest.mark.threat(1, 2)
     async def test_without_a_tenant_no_row_is_visible(self, rig: Rig) -> None:
         await furnished(rig, "acme")
         counts = await rig.tenantless_counts()
         assert counts.keys() >= {"tenants", "api_keys", "documents", "pages", "jobs", "job_attempts"}
         assert not any(counts.values())
 
+    @pytest.mark.threat(15)
     @pytest.mark.parametrize("name", READS_AND_WRITES)
     async def test_a_transaction_that_is_over_refuses_to_work(self, rig: Rig, name: str) -> None:
         acme = await furnished(rig, "acme")

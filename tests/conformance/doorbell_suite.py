@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 
+import pytest
+
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId, uuid7
 from app.ports.doorbell import Doorbell
@@ -177,6 +179,7 @@ class DoorbellSuite:
     async def test_the_queue_answers_a_ping(self, doorbell: Doorbell) -> None:
         await doorbell.ping()
 
+    @pytest.mark.threat(67)
     async def test_a_tenant_with_many_bells_keeps_nobodys_one_waiting(self, doorbell: Doorbell) -> None:
         self.needs_fairness()
         await doorbell.ring(new_rings(200, tenant="whale"))

@@ -109,6 +109,7 @@ class JobsSuite:
         await rig.enqueue(tenant)
         assert len(await listed(rig, tenant)) == 5
 
+    @pytest.mark.threat(10)
     async def test_an_equal_job_of_another_tenant_is_no_duplicate(self, rig: Rig) -> None:
         acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")
         await rig.enqueue(acme, dedup_key="same")
@@ -126,6 +127,7 @@ class JobsSuite:
         assert (await rig.again(job)).state == end
         assert await added(rig, tenant, new_job(dedup_key="same")) is not None
 
+    @pytest.mark.threat(13)
     async def test_of_equal_jobs_added_at_the_same_time_one_is_inserted(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         answers = await asyncio.gather(*(added(rig, tenant, new_job(dedup_key="same")) for _ in range(8)))
@@ -247,6 +249,7 @@ class JobsSuite:
         assert await rig.attempts(job) == []
         assert await rig.settle(retry(lease))
 
+    @pytest.mark.threat(79)
     async def test_a_late_worker_writes_no_results(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         document = await rig.document(tenant)

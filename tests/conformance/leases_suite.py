@@ -102,6 +102,7 @@ class LeasesSuite:
         await rig.advance(SECOND * 11)
         assert (await rig.claim(ring_of(job), kinds=both)).outcome is ClaimOutcome.CLAIMED
 
+    @pytest.mark.threat(75)
     async def test_a_job_of_a_suspended_tenant_is_put_off(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         job = await rig.enqueue(tenant)
@@ -123,12 +124,14 @@ class LeasesSuite:
         await rig.advance(SECOND * 16)
         assert [swept.ring for swept in await rig.sweeps.sweep([tenant], limit=10)] == [ring_of(job)]
 
+    @pytest.mark.threat(31)
     async def test_an_unknown_job_and_an_unknown_tenant_are_missing(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         for ring in (Ring(tenant, JobId(uuid7())), Ring(TenantId("nobody"), JobId(uuid7()))):
             claim = await rig.claim(ring)
             assert (claim.outcome, claim.job) == (ClaimOutcome.MISSING_OR_LOCKED, None)
 
+    @pytest.mark.threat(30)
     async def test_a_forged_doorbell_claims_nothing_of_another_tenant(self, rig: Rig) -> None:
         acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")
         job = await rig.enqueue(acme)
@@ -155,6 +158,7 @@ class LeasesSuite:
         assert await rig.leases.beat([], lease=LEASE) == []
         assert await rig.leases.settle([]) == []
 
+    @pytest.mark.threat(35)
     async def test_of_many_claimers_one_gets_the_job(self, rig: Rig) -> None:
         job = await rig.enqueue(await rig.tenant())
         answers = await asyncio.gather(*(claims(rig, [ring_of(job)], worker=f"worker-{n}") for n in range(20)))
@@ -164,6 +168,7 @@ class LeasesSuite:
         assert set(outcomes) <= {ClaimOutcome.CLAIMED, ClaimOutcome.TAKEN, ClaimOutcome.MISSING_OR_LOCKED}
         assert (await rig.again(job)).attempts == 1
 
+    @pytest.mark.threat(38)
     async def test_claimers_of_overlapping_batches_share_the_jobs(self, rig: Rig) -> None:
         tenants = [await rig.tenant(name) for name in ("acme", "bolt", "cord")]
         rings = [ring_of(await rig.enqueue(tenant)) for tenant in tenants for _ in range(4)]
@@ -218,6 +223,7 @@ class LeasesSuite:
         }
         assert {beat.lease for beat in beats} == set(leases)
 
+    @pytest.mark.threat(79)
     async def test_a_late_worker_can_not_touch_a_job_that_was_claimed_again(self, rig: Rig) -> None:
         job = await rig.enqueue(await rig.tenant())
         late = await rig.lease(job, worker="same")

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
+import pytest
+
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
 from app.domain.jobs import APART, FIRST_RING_GRACE, WORKER_LOST, AttemptOutcome, Job, JobState
@@ -239,6 +241,7 @@ class SweepsSuite:
         assert await rung(rig, TenantId("acme"), tenant, TenantId("cord")) == [ring_of(job)]
         assert await sweep(rig) == []
 
+    @pytest.mark.threat(75)
     async def test_a_suspended_tenant_is_not_rung_for_and_its_expired_leases_end(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         queued, claimed = await rig.enqueue(tenant), await rig.enqueue(tenant)

@@ -83,6 +83,7 @@ class TestFileBlobs(BlobsSuite):
         if files(root):
             assert (root / KEY).stat().st_size == CHUNK * 2
 
+    @pytest.mark.threat(59)
     @pytest.mark.usefixtures("untouched")
     @pytest.mark.parametrize("key", HOSTILE)
     async def test_a_hostile_key_reaches_no_disk(self, blobs: Blobs, key: str) -> None:

@@ -180,6 +180,7 @@ class TestPostgresDoorbell(DoorbellSuite):
         await doorbell.ring([bell], delay=timedelta(hours=1))
         assert [delivery.ring for delivery in await doorbell.answer(limit=10, wait=timedelta())] == [bell]
 
+    @pytest.mark.threat(32, 33)
     async def test_rows_that_are_no_doorbells_are_dropped_and_their_mates_delivered(
         self, cloned: Cloned, engine: Engine
     ) -> None:

@@ -90,6 +90,7 @@ class TestDelays:
 
 
 class TestHostileMessages:
+    @pytest.mark.threat(32, 33)
     @pytest.mark.parametrize("message", HOSTILE.values(), ids=HOSTILE)
     async def test_what_is_no_doorbell_is_dropped_and_its_neighbours_are_delivered(
         self, doorbell: RedisDoorbell, lane: Lane, admin: Redis, message: bytes

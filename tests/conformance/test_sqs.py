@@ -104,6 +104,7 @@ class TestSqsDoorbell(DoorbellSuite):
     def needs_fairness(self) -> None:
         pytest.skip("SQS itself decides the order; what it needs for that, the message group, has tests of its own")
 
+    @pytest.mark.threat(32, 33)
     async def test_what_is_no_doorbell_is_deleted_and_counted_and_its_batch_mates_delivered(
         self, doorbell: SqsDoorbell, raw: Raw, dropped: list[int]
     ) -> None:

@@ -32,6 +32,7 @@ def test_all_jobs_of_a_wiped_queue_end_within_30_seconds_and_none_twice(service:
     assert {tuple(entry["outcome"] for entry in job["history"]) for job in jobs} == {("done",)}
 
 
+@pytest.mark.threat(35)
 def test_a_bell_rung_fifty_times_starts_its_job_once(service: Service) -> None:
     with service.client() as client:
         document = upload(client, pdf(Sheet(lines=("Rung again and again",))))
@@ -42,6 +43,7 @@ def test_a_bell_rung_fifty_times_starts_its_job_once(service: Service) -> None:
         assert ended(client, job)["attempts"] == 1
 
 
+@pytest.mark.threat(30, 31)
 def test_forged_bells_are_answered_and_change_nothing(service: Service) -> None:
     with service.client() as client:
         document = upload(client, pdf(Sheet(lines=("Not theirs",))))

@@ -53,17 +53,20 @@ async def test_migrating_a_schema_at_head_changes_nothing_even_side_by_side(clon
     assert done == [migrations.head()] * 3
 
 
+@pytest.mark.threat(28)
 async def test_a_superuser_is_refused_because_it_hides_what_the_wall_would_do(cloned: Cloned) -> None:
     with pytest.raises(Conflict, match="superuser"):
         await migrations.migrate(cloned.admin_url)
 
 
+@pytest.mark.threat(28)
 async def test_a_data_migration_without_a_clamp_fails_loudly(cloned: Cloned) -> None:
     async with administer(cloned.owner_url) as owner:
         with pytest.raises(Exception, match="row-level security policy"):
             await owner.execute("update daira.jobs set priority = 1")
 
 
+@pytest.mark.threat(23)
 async def test_roles_can_be_made_again_and_have_no_more_rights_than_they_need(cloned: Cloned) -> None:
     await make_roles(cloned.admin_url, owner_url=cloned.owner_url, app_url=cloned.app_url)
     async with administer(cloned.admin_url) as admin:

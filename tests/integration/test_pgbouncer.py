@@ -73,6 +73,7 @@ class TestDoorbellThroughPgBouncer(DoorbellSuite):
     pass
 
 
+@pytest.mark.threat(18)
 async def test_a_thousand_interleaved_transactions_of_ten_tenants_see_their_own_rows_alone(rig: Rig) -> None:
     """Ten clients share three connections, and some leave in the middle."""
     tenants = [await rig.tenant(f"tenant-{n}") for n in range(10)]

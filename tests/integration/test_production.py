@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.databases import Cloned
 from tests.support.service import run
 
 PRODUCTION = {"DAIRA_ENV": "production", "DAIRA_PORT": "0"}
 
 
+@pytest.mark.threat(72, 73)
 def test_memory_adapters_are_refused_and_each_is_named(tmp_path: Path) -> None:
     refused = run(
         "serve",
@@ -25,6 +28,7 @@ def test_memory_adapters_are_refused_and_each_is_named(tmp_path: Path) -> None:
     assert "5 fault(s)" in refused.stderr
 
 
+@pytest.mark.threat(72)
 def test_the_embedded_server_is_refused(tmp_path: Path) -> None:
     refused = run("serve", cwd=tmp_path, DAIRA_DATA_DIR=str(tmp_path / "data"), **PRODUCTION)
     assert refused.returncode == 78
@@ -33,6 +37,7 @@ def test_the_embedded_server_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.threat(21)
 def test_a_superusers_login_is_refused(cloned: Cloned, tmp_path: Path) -> None:
     refused = run("serve", cwd=tmp_path, DAIRA_DATABASE_URL=cloned.admin_url, DAIRA_BLOB_URL="file:///b", **PRODUCTION)
     assert refused.returncode == 78
@@ -41,6 +46,7 @@ def test_a_superusers_login_is_refused(cloned: Cloned, tmp_path: Path) -> None:
     assert "row_security = off does not raise" in refused.stderr
 
 
+@pytest.mark.threat(21)
 def test_the_owners_login_is_refused(cloned: Cloned, tmp_path: Path) -> None:
     refused = run("serve", cwd=tmp_path, DAIRA_DATABASE_URL=cloned.owner_url, DAIRA_BLOB_URL="file:///b", **PRODUCTION)
     assert refused.returncode == 78
@@ -55,6 +61,7 @@ def test_a_database_that_does_not_answer_is_one_of_the_faults(tmp_path: Path) ->
     assert "DAIRA_QUEUE_URL=memory://" in refused.stderr
 
 
+@pytest.mark.threat(72)
 def test_plain_uvicorn_is_bound_by_the_guard_too(tmp_path: Path) -> None:
     """Whatever starts the program: it does not serve."""
     import subprocess

@@ -166,6 +166,7 @@ async def test_letters_on_a_transparent_ground_are_read(recognizer: Recognizer, 
     assert has_sentence(page)
 
 
+@pytest.mark.threat(52)
 @pytest.mark.parametrize(("mode", "kind"), [("I;16", "PNG"), ("CMYK", "TIFF"), ("P", "GIF"), ("1", "BMP")])
 async def test_every_pixel_format_is_read(recognizer: Recognizer, written: Written, mode: str, kind: str) -> None:
     image = drawn(SENTENCE)
@@ -175,6 +176,7 @@ async def test_every_pixel_format_is_read(recognizer: Recognizer, written: Writt
     assert has_sentence(page)
 
 
+@pytest.mark.threat(52, 53)
 @pytest.mark.parametrize(
     ("code", "media_type", "content"),
     [

@@ -106,6 +106,7 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
+@pytest.mark.threat(54)
 async def test_a_crash_costs_one_more_try_and_leaves_the_other_child_alone(
     recognizer: ProcessRecognizer, long_scan: Path
 ) -> None:
@@ -119,6 +120,7 @@ async def test_a_crash_costs_one_more_try_and_leaves_the_other_child_alone(
     assert bystander in pids_of(recognizer)
 
 
+@pytest.mark.threat(53, 54)
 async def test_a_second_crash_on_the_same_page_is_the_documents_fault(
     recognizer: ProcessRecognizer, long_scan: Path, text_pdf: Path
 ) -> None:
@@ -150,6 +152,7 @@ async def test_cancelling_kills_the_child_at_once(
     assert await read(recognizer, text_pdf)
 
 
+@pytest.mark.threat(53)
 async def test_a_page_over_its_time_ends_in_timeout(long_scan: Path, text_pdf: Path) -> None:
     recognizer = ProcessRecognizer(children=1, page_timeout=timedelta(milliseconds=100))
     with pytest.raises(DocumentFault, match=r"over 0\.1 s") as ended:
@@ -159,6 +162,7 @@ async def test_a_page_over_its_time_ends_in_timeout(long_scan: Path, text_pdf: P
     await recognizer.close()
 
 
+@pytest.mark.threat(53, 54)
 async def test_a_page_that_takes_too_much_memory_fails_alone(tmp_path: Path, text_pdf: Path) -> None:
     path = tmp_path / "large.png"
     path.write_bytes(encoded(Image.new("RGB", (7000, 7000), "white")))
@@ -200,6 +204,7 @@ async def test_a_child_retires_after_enough_files(
     assert not before & set(pids_of(recognizer))
 
 
+@pytest.mark.threat(54)
 async def test_a_child_sees_nothing_of_its_parents_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DAIRA_DATABASE_URL", "postgresql://secret")
     monkeypatch.chdir(tmp_path)

@@ -100,7 +100,7 @@ async def _whole(content: bytes) -> AsyncIterator[bytes]:
 
 @asynccontextmanager
 async def a_house(cloned: Cloned, app: FastAPI, **given: Any) -> AsyncIterator[House]:
-    async with open_runtime(settings_of(cloned.app_url, **given), Metrics()) as runtime:
+    async with open_runtime(settings_of(**{"database_url": cloned.app_url} | given), Metrics()) as runtime:
         app.state.runtime = runtime
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://daira.test") as client:

@@ -1,7 +1,5 @@
 """The tenant wall as the database keeps it, asked with the application's own login and plain SQL."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from uuid import UUID
 
 import asyncpg
@@ -9,55 +7,19 @@ import pytest
 
 from app.adapters.postgres.engine import Engine, administer
 from app.domain.ids import tenant_id, uuid7
+from tests.security.clamps import TABLES, clamped, counts
 from tests.support.databases import Cloned
-from tests.support.postgres_rig import TENANT_TABLES, postgres_rig
-from tests.support.rig import KIND, LEASE, Rig, done, new_page, ring_of
-
-TABLES = [table.name for table in TENANT_TABLES]
+from tests.support.rig import KIND, LEASE, Rig, ring_of
 
 
-@pytest.fixture
-async def app(cloned: Cloned) -> AsyncIterator[asyncpg.Connection]:
-    """A fresh connection with the application's rights."""
-    async with administer(cloned.app_url) as connection:
-        yield connection
-
-
-@pytest.fixture
-async def furnished(cloned: Cloned, engine: Engine) -> Rig:
-    """Two tenants with a row in every table that the application can fill."""
-    rig = postgres_rig(cloned, engine)
-    for name in ("acme", "globex"):
-        tenant = await rig.tenant(name)
-        await rig.key(tenant)
-        document = await rig.document(tenant)
-        job = await rig.enqueue(tenant, document_id=document.id)
-        assert await rig.leases.settle([done(await rig.lease(job))]) == [True]
-        async with rig.database.begin(tenant) as tx:
-            await tx.pages.replace(document.id, [new_page()])
-        async with administer(cloned.admin_url) as admin:
-            await admin.execute("insert into daira.results values ($1, $2, '{}')", tenant, job.id)
-            await admin.execute("insert into daira.idempotency_keys values ($1, 'key', 'x')", tenant)
-    return rig
-
-
-@asynccontextmanager
-async def clamped(connection: asyncpg.Connection, tenant: str) -> AsyncIterator[None]:
-    async with connection.transaction():
-        await connection.execute("select set_config('app.tenant_id', $1, true)", tenant)
-        yield
-
-
-async def counts(connection: asyncpg.Connection) -> dict[str, int]:
-    return {table: await connection.fetchval(f"select count(*) from daira.{table}") for table in TABLES}
-
-
+@pytest.mark.threat(1)
 @pytest.mark.usefixtures("furnished")
 async def test_a_fresh_connection_without_a_tenant_sees_no_row(app: asyncpg.Connection) -> None:
     assert await app.fetchval("select current_setting('app.tenant_id', true)") is None
     assert await counts(app) == dict.fromkeys(TABLES, 0)
 
 
+@pytest.mark.threat(2)
 @pytest.mark.usefixtures("furnished")
 async def test_a_used_connection_without_a_tenant_sees_no_row(app: asyncpg.Connection) -> None:
     """After its first use the setting is '' and never NULL again: another case than a fresh connection."""
@@ -67,6 +29,7 @@ async def test_a_used_connection_without_a_tenant_sees_no_row(app: asyncpg.Conne
     assert await counts(app) == dict.fromkeys(TABLES, 0)
 
 
+@pytest.mark.threat(2)
 @pytest.mark.parametrize("used", [False, True], ids=["fresh", "used"])
 async def test_a_clamp_on_a_uuid_column_finds_no_row_either(
     cloned: Cloned, app: asyncpg.Connection, *, used: bool
@@ -88,6 +51,7 @@ async def test_a_clamp_on_a_uuid_column_finds_no_row_either(
     assert await app.fetchval("select count(*) from daira.by_uuid") == 0
 
 
+@pytest.mark.threat(4)
 @pytest.mark.usefixtures("furnished")
 async def test_an_unclamped_write_is_refused(app: asyncpg.Connection) -> None:
     for tenant in ("acme", "newcomer", ""):
@@ -97,6 +61,7 @@ async def test_an_unclamped_write_is_refused(app: asyncpg.Connection) -> None:
     assert await app.execute("delete from daira.documents") == "DELETE 0"
 
 
+@pytest.mark.threat(3)
 @pytest.mark.usefixtures("furnished")
 async def test_the_empty_tenant_is_nobody_on_a_used_connection(app: asyncpg.Connection) -> None:
     """There the setting is '': without nullif the policy would let '' in, and only a CHECK stand against it."""
@@ -106,6 +71,7 @@ async def test_the_empty_tenant_is_nobody_on_a_used_connection(app: asyncpg.Conn
         await app.execute("insert into daira.jobs (tenant_id, id, kind) values ('', $1, 'ocr')", uuid7())
 
 
+@pytest.mark.threat(5)
 @pytest.mark.usefixtures("furnished")
 async def test_a_write_for_another_tenant_is_refused(app: asyncpg.Connection) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -113,6 +79,7 @@ async def test_a_write_for_another_tenant_is_refused(app: asyncpg.Connection) ->
             await app.execute("insert into daira.jobs (tenant_id, id, kind) values ('globex', $1, 'ocr')", uuid7())
 
 
+@pytest.mark.threat(6)
 @pytest.mark.usefixtures("furnished")
 async def test_no_row_can_be_moved_to_another_tenant(app: asyncpg.Connection) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -120,6 +87,7 @@ async def test_no_row_can_be_moved_to_another_tenant(app: asyncpg.Connection) ->
             await app.execute("update daira.jobs set tenant_id = 'globex'")
 
 
+@pytest.mark.threat(8, 9)
 @pytest.mark.usefixtures("furnished")
 async def test_ids_of_others_are_no_oracle(app: asyncpg.Connection) -> None:
     async with clamped(app, "globex"):
@@ -152,6 +120,7 @@ async def test_a_tenant_can_be_deleted_only_when_suspended_and_only_by_itself(ap
         assert await counts(app) == dict.fromkeys(TABLES, 1)
 
 
+@pytest.mark.threat(25)
 @pytest.mark.usefixtures("furnished")
 @pytest.mark.parametrize("change", ["scopes = '{admin}'", "secret_sha256 = 'x'", "name = 'x'", "created_at = now()"])
 async def test_what_a_key_is_and_may_do_is_never_changed(app: asyncpg.Connection, change: str) -> None:
@@ -178,6 +147,7 @@ async def test_truncate_and_row_security_off_are_refused(app: asyncpg.Connection
             await app.execute(statement)
 
 
+@pytest.mark.threat(23)
 @pytest.mark.usefixtures("furnished")
 async def test_a_permissive_policy_too_many_shows_nothing(cloned: Cloned) -> None:
     async with administer(cloned.owner_url) as owner:
@@ -186,6 +156,7 @@ async def test_a_permissive_policy_too_many_shows_nothing(cloned: Cloned) -> Non
         assert await connection.fetchval("select count(*) from daira.jobs") == 0
 
 
+@pytest.mark.threat(26, 27)
 async def test_the_scout_sees_six_columns_of_live_jobs_and_nothing_else(furnished: Rig, cloned: Cloned) -> None:
     acme = tenant_id("acme")
     await furnished.enqueue(acme)
@@ -203,6 +174,7 @@ async def test_the_scout_sees_six_columns_of_live_jobs_and_nothing_else(furnishe
             await admin.execute("update daira.jobs set state = 'done'")
 
 
+@pytest.mark.threat(20)
 async def test_a_batch_over_tenants_leaves_no_clamp_behind(furnished: Rig, engine: Engine) -> None:
     jobs = [await furnished.enqueue(tenant_id(name)) for name in ("acme", "globex")]
     claims = await furnished.leases.claim(

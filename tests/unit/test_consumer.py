@@ -191,6 +191,7 @@ async def test_a_bell_that_could_not_be_claimed_is_not_acknowledged_and_rung_for
         await until(lambda: len(bell_of(bench).acknowledged) == 1)
 
 
+@pytest.mark.threat(35)
 async def test_duplicates_run_once(bench: Bench) -> None:
     jobs = await bench.enqueue(await bench.rig.tenant(), count=3)
     other = Noting()
@@ -204,6 +205,7 @@ async def test_duplicates_run_once(bench: Bench) -> None:
     assert {job.attempts for job in [await bench.rig.again(job) for job in jobs]} == {1}
 
 
+@pytest.mark.threat(30, 31)
 async def test_forged_and_foreign_bells_are_harmless(bench: Bench) -> None:
     (mine,) = await bench.enqueue(await bench.rig.tenant("mine"))
     other = await bench.rig.tenant("other")

@@ -55,6 +55,7 @@ def test_exactly_done_failed_and_cancelled_are_ends() -> None:
     assert {state for state in JobState if state.terminal} == {JobState.DONE, JobState.FAILED, JobState.CANCELLED}
 
 
+@pytest.mark.threat(56, 59)
 def test_a_blobs_key_is_made_of_our_names_alone_and_is_accepted_by_every_store() -> None:
     document = DocumentId(uuid7())
     assert blob_key(ACME, document) == f"acme/{document}"

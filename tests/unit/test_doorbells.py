@@ -40,14 +40,17 @@ def test_a_ring_is_read_as_it_was_sent(ring: Ring) -> None:
     assert parse_ring(sent) == parse_ring(sent.encode()) == ring
 
 
+@pytest.mark.threat(34)
 def test_fields_beyond_the_two_are_ignored() -> None:
     assert parse_ring(message(kind="ocr", payload={"tenant_id": "other"}, priority=[1], x=float("nan"))) == RING
 
 
+@pytest.mark.threat(33)
 def test_of_duplicate_fields_the_last_one_counts() -> None:
     assert parse_ring(f'{{"tenant_id": "other", "job_id": "{JOB}", "tenant_id": "acme"}}') == RING
 
 
+@pytest.mark.threat(32, 33)
 @pytest.mark.parametrize(
     "text",
     [
@@ -77,6 +80,7 @@ def test_what_is_no_json_object_with_both_fields_is_refused(text: str) -> None:
         parse_ring(text.encode("utf-8"))
 
 
+@pytest.mark.threat(32)
 @pytest.mark.parametrize("value", [None, True, 1, 1.5, float("nan"), float("inf"), [], [JOB], {}, {"id": JOB}])
 def test_a_field_of_another_type_is_refused(value: object) -> None:
     with pytest.raises(Invalid):
@@ -85,6 +89,7 @@ def test_a_field_of_another_type_is_refused(value: object) -> None:
         parse_ring(message(tenant_id=value))
 
 
+@pytest.mark.threat(33)
 @pytest.mark.parametrize(
     "job", ["", "1", JOB[:-1], JOB + "0", JOB.replace("0", "g"), "../" + JOB, JOB + "\n", "\0" * 36]
 )
@@ -93,6 +98,7 @@ def test_a_bad_uuid_is_refused(job: str) -> None:
         parse_ring(message(job_id=job))
 
 
+@pytest.mark.threat(32)
 @pytest.mark.parametrize(
     "tenant",
     ["", " ", "Acme", "acme ", "acme\n", "_acme", "-acme", "äcme", "a" * 64, "a/b", "a.b", "a\0", "\ud800", "*"],
@@ -102,6 +108,7 @@ def test_a_bad_tenant_is_refused(tenant: str) -> None:
         parse_ring(message(tenant_id=tenant))
 
 
+@pytest.mark.threat(33)
 def test_a_message_of_2_kb_is_refused_unread() -> None:
     with pytest.raises(Invalid, match="at most 1 KiB"):
         parse_ring(message(padding="x" * 2048))
@@ -115,6 +122,7 @@ def test_the_limit_is_a_kilobyte() -> None:
         parse_ring(longest + " ")
 
 
+@pytest.mark.threat(33)
 @pytest.mark.parametrize("opening", ["[", '{"job_id":', '{"tenant_id":['])
 def test_deep_nesting_is_refused(opening: str) -> None:
     nested = (opening * MESSAGE_LIMIT)[:MESSAGE_LIMIT]
@@ -122,12 +130,14 @@ def test_deep_nesting_is_refused(opening: str) -> None:
         parse_ring(nested)
 
 
+@pytest.mark.threat(33)
 @pytest.mark.parametrize("content", [b"\xff\xfe\xfd", b"\x00", b"\x80abc", message().encode("utf-32")[:-3]])
 def test_bytes_that_are_no_text_are_refused(content: bytes) -> None:
     with pytest.raises(Invalid):
         parse_ring(content)
 
 
+@pytest.mark.threat(33)
 @given(content=st.binary(max_size=2000))
 def test_any_bytes_are_a_ring_or_refused(content: bytes) -> None:
     with pytest.raises(Invalid):

@@ -75,6 +75,7 @@ async def test_an_error_is_answered_with_its_status_its_code_and_its_text(
     assert body["type"] == "about:blank"
 
 
+@pytest.mark.threat(70)
 @pytest.mark.parametrize("error", UNFORESEEN, ids=lambda error: type(error).__name__)
 async def test_an_unforeseen_error_is_a_500_that_says_nothing_of_it(web: Served, error: Exception) -> None:
     raising(web, error)
@@ -106,11 +107,13 @@ async def test_who_is_not_known_is_told_how_to_say_so(web: Served) -> None:
     assert answer.headers["WWW-Authenticate"] == 'Bearer realm="daira"'
 
 
+@pytest.mark.threat(45)
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic YTpi", "daira_acme_secret", "Token daira_acme_x"])
 async def test_anything_but_a_bearer_key_is_a_401(web: Served, header: str) -> None:
     assert (await web.client.get("/v1/jobs", headers={"Authorization": header})).status_code == 401
 
 
+@pytest.mark.threat(44, 45)
 async def test_unknown_wrong_revoked_and_expired_keys_get_the_same_401(web: Served) -> None:
     expired = await web.runtime.tenants.issue_key(ACME, name="expired", expires_in=-SECOND)
     revoked = await web.runtime.tenants.issue_key(ACME, name="revoked")
@@ -135,6 +138,7 @@ JOB_ROUTES = [("GET", "/v1/jobs/{}"), ("POST", "/v1/jobs/{}/cancel")]
 MALFORMED = ["1", "null", "...", "%00", "x" * 2000, "0199c0de-0000-7000-8000", "%F0%9F%98%80", "' or 1=1 --"]
 
 
+@pytest.mark.threat(39)
 @pytest.mark.parametrize(("method", "path"), ROUTES + JOB_ROUTES)
 async def test_malformed_unknown_and_foreign_ids_get_the_same_404_byte_for_byte(
     web: Served, method: str, path: str
@@ -233,6 +237,7 @@ async def test_a_harmless_request_id_is_kept(web: Served, given: str) -> None:
         assert (await web.client.get(path, headers={"X-Request-ID": given})).headers["X-Request-ID"] == given
 
 
+@pytest.mark.threat(68)
 @pytest.mark.parametrize(
     "given",
     [b"", b" ", b"x" * 65, b"a b", b"a\tb", b"<script>", b"a;b", b"%0d%0aSet-Cookie: a=b", b"\xc3\xa9", b"\xff"],
@@ -275,6 +280,7 @@ async def test_a_page_that_is_not_there_is_a_404_whatever_its_number(web: Served
         assert (answer.status_code, problem(answer)["code"]) == (404, "not_found")
 
 
+@pytest.mark.threat(71)
 async def test_no_metric_has_a_label_that_a_caller_chooses(web: Served) -> None:
     for path in ("/v1/nothing/secret", f"/v1/jobs/{uuid4()}"):
         await web.client.request("SECRET", path)

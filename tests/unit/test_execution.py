@@ -158,6 +158,7 @@ async def test_results_that_can_not_be_written_are_rolled_back_and_the_job_is_re
     assert [attempt.outcome for attempt in await bench.rig.attempts(job)] == [AttemptOutcome.RETRY]
 
 
+@pytest.mark.threat(79)
 @pytest.mark.parametrize("with_results", [True, False])
 async def test_an_attempt_whose_lease_ran_out_writes_nothing_and_is_counted(
     bench: Bench, *, with_results: bool
@@ -179,6 +180,7 @@ async def test_an_attempt_whose_lease_ran_out_writes_nothing_and_is_counted(
     assert outcomes(bench, "done") == 0
 
 
+@pytest.mark.threat(79)
 @pytest.mark.parametrize("with_results", [True, False])
 async def test_a_late_worker_cannot_settle_a_job_that_was_claimed_again(bench: Bench, *, with_results: bool) -> None:
     tenant = await bench.rig.tenant()

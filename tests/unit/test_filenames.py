@@ -40,6 +40,7 @@ def test_a_long_name_is_cut() -> None:
     assert displayable("x" * 1000) == "x" * LIMIT
 
 
+@pytest.mark.threat(56)
 @given(sent=st.text())
 def test_what_is_shown_is_short_visible_storable_and_no_path(sent: str) -> None:
     shown = displayable(sent)

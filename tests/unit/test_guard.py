@@ -43,6 +43,7 @@ def test_an_unsafe_setting_is_named_alone(given: dict[str, Any], fault: str) -> 
     assert found.startswith(fault)
 
 
+@pytest.mark.threat(72, 73)
 def test_all_unsafe_settings_are_named_at_once() -> None:
     found = settings_faults(settings(**MEMORY, debug=True, cors_origins=["*"]))
     assert len(found) == 5

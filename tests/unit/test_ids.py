@@ -57,6 +57,7 @@ def test_a_tenants_name_has_lower_case_letters_digits_dashes_and_underscores(nam
     assert tenant_id(name) == name
 
 
+@pytest.mark.threat(74)
 @pytest.mark.parametrize(
     "name", ["", "A", "_a", "-a", " a", "a ", "a\n", "a.b", "a/b", "..", "a\0", "ä", "ａ", "١", "a" * 64, "\ud800"]
 )

@@ -202,6 +202,7 @@ async def test_equal_requests_of_two_documents_are_two_jobs(rig: Rig, jobs: Jobs
     assert [new for _, new in answers] == [True, True]
 
 
+@pytest.mark.threat(13)
 async def test_equal_requests_at_the_same_time_are_one_job(bench: Bench, jobs: Jobs, document: Document) -> None:
     answers = await asyncio.gather(
         *(jobs.request(document.tenant_id, document.id, OCR, max_queued=MANY) for _ in range(10))
@@ -211,6 +212,7 @@ async def test_equal_requests_at_the_same_time_are_one_job(bench: Bench, jobs: J
     assert len(await bench.rung()) == 1
 
 
+@pytest.mark.threat(13)
 async def test_an_equal_job_that_ends_between_the_two_looks_makes_room_for_a_new_one(
     bench: Bench, jobs: Jobs, document: Document
 ) -> None:

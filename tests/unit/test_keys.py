@@ -68,6 +68,7 @@ def test_what_is_no_key_is_unauthorized_and_nothing_of_it_is_repeated(text: str)
     assert str(refused.value) == "the API key is not valid"
 
 
+@pytest.mark.threat(74)
 @given(text=st.text() | st.text().map("daira_acme_".__add__) | st.text().map(lambda part: f"daira_{part}_secret"))
 def test_any_text_is_a_key_of_a_well_formed_tenant_or_unauthorized(text: str) -> None:
     try:
@@ -90,6 +91,7 @@ def test_a_secret_has_at_least_256_bits() -> None:
     assert len(set(ALPHABET)) ** SECRET_LENGTH > 2**256
 
 
+@pytest.mark.threat(43)
 def test_a_stored_key_holds_the_sha256_and_never_the_secret() -> None:
     secret = new_secret()
     key = new_key(TenantId("acme"), secret_sha256=digest(secret))

@@ -86,6 +86,7 @@ async def test_a_limit_outside_of_1_to_100_is_refused(web: Served, path: str, li
     assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/limit"]
 
 
+@pytest.mark.threat(41)
 @pytest.mark.parametrize("path", LISTINGS)
 @pytest.mark.parametrize(
     "cursor",
@@ -126,6 +127,7 @@ async def test_a_cursor_that_is_not_ours_is_refused(web: Served, path: str, curs
     assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/cursor"]
 
 
+@pytest.mark.threat(41)
 async def test_a_cursor_of_another_listing_is_refused(web: Served) -> None:
     for _ in range(2):
         await web.uploaded()
@@ -134,6 +136,7 @@ async def test_a_cursor_of_another_listing_is_refused(web: Served) -> None:
         assert (await web.client.get(other, params={"cursor": cursor})).status_code == 422
 
 
+@pytest.mark.threat(41)
 @pytest.mark.parametrize("path", LISTINGS)
 async def test_a_cursor_of_another_tenant_shows_nothing_of_theirs(web: Served, path: str) -> None:
     for _ in range(3):

@@ -33,6 +33,7 @@ def test_tiff_is_told_in_both_byte_orders_and_both_sizes(head: bytes) -> None:
     assert sniff(head + b"....") == "image/tiff"
 
 
+@pytest.mark.threat(55)
 @pytest.mark.parametrize(
     "head",
     [

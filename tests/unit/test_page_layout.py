@@ -32,12 +32,14 @@ def test_a_long_till_roll_stays_below_sixteen_bits_a_side() -> None:
     assert 14_300 * render_dpi(width=10, height=14_300, wanted=200) / 72 < 32_767
 
 
+@pytest.mark.threat(53)
 def test_a_page_too_large_even_at_the_lowest_resolution_is_refused() -> None:
     with pytest.raises(DocumentFault, match="200 x 200 inches") as refused:
         render_dpi(width=14_400, height=14_400, wanted=200)
     assert refused.value.code == "too_large"
 
 
+@pytest.mark.threat(52)
 @pytest.mark.parametrize(("width", "height"), [(50_000, 50_000), (40_000, 10)])
 def test_an_image_of_too_many_pixels_is_refused(width: int, height: int) -> None:
     with pytest.raises(DocumentFault) as refused:

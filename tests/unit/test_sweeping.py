@@ -219,6 +219,7 @@ async def test_a_pass_ends_when_the_tenants_named_have_nothing_to_be_swept(
         assert await mistaken.sweep() == 0
 
 
+@pytest.mark.threat(76)
 async def test_the_full_pass_finds_what_a_blind_scout_missed_and_raises_the_alarm(bench: Bench) -> None:
     jobs = [await bench.rig.enqueue(await bench.rig.tenant(f"tenant-{number}")) for number in range(3)]
     await bench.rig.advance(LOST)

@@ -41,6 +41,7 @@ async def test_an_issued_key_is_accepted_as_its_tenants(tenants: Tenants) -> Non
     assert key.secret_sha256 == parse_key(credential).secret_sha256
 
 
+@pytest.mark.threat(44, 45)
 async def test_unknown_wrong_revoked_and_expired_are_refused_in_the_same_words(tenants: Tenants) -> None:
     await tenants.create(ACME)
     revoked = await tenants.issue_key(ACME, name="revoked")
@@ -80,6 +81,7 @@ async def test_a_key_is_accepted_until_it_expires(tenants: Tenants) -> None:
     assert key.expires_at == key.created_at + timedelta(hours=1)
 
 
+@pytest.mark.threat(75)
 async def test_a_suspended_tenant_is_known_and_forbidden_until_it_is_resumed(tenants: Tenants) -> None:
     await tenants.create(ACME)
     credential = await tenants.issue_key(ACME, name="a key")

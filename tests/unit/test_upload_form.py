@@ -103,12 +103,14 @@ async def test_two_files_are_refused_and_neither_is_kept(web: Served) -> None:
     await refused(web, await web.form(a_file() + a_file() + END), pointer="/file")
 
 
+@pytest.mark.threat(55)
 async def test_a_file_of_an_unsupported_type_is_refused(web: Served) -> None:
     answer = await web.form(a_file(b"PK\x03\x04", filename="fake.pdf") + END)
     body = await refused(web, answer, status=415, code="unsupported_media_type")
     assert "PDF" in body["detail"]
 
 
+@pytest.mark.threat(48)
 async def test_a_file_over_the_limit_is_refused_and_one_at_the_limit_accepted() -> None:
     async with served(max_upload_bytes=4096) as web:
         over = await web.form(a_file(b"%PDF-" + b"x" * 4092) + END)
@@ -220,6 +222,7 @@ async def test_a_language_that_is_not_installed_is_refused(web: Served, language
     await refused(web, await web.form(a_file() + part("language", language) + END), pointer="/language")
 
 
+@pytest.mark.threat(50)
 async def test_a_field_beyond_its_limit_is_refused(web: Served) -> None:
     body = part("metadata", '{"a": "' + "x" * FIELD_LIMIT + '"}') + a_file() + END
     await refused(web, await web.form(body), status=413, code="payload_too_large", pointer="/metadata")
@@ -229,6 +232,7 @@ async def test_a_field_that_is_not_utf8_is_refused(web: Served) -> None:
     await refused(web, await web.form(a_file() + part("language", b"\xff\xfe") + END), pointer="/language")
 
 
+@pytest.mark.threat(50)
 @pytest.mark.parametrize(
     "content_type",
     [
@@ -254,6 +258,7 @@ async def test_a_body_without_a_content_type_is_refused(web: Served) -> None:
     await refused(web, await web.client.post("/v1/documents", content=a_file() + END))
 
 
+@pytest.mark.threat(50)
 @pytest.mark.parametrize("body", [b"", b"--", b"nonsense", b"--y\r\n", b"--x", b"--x\n", b"--x\r\n", b"\r\n\r\n"])
 async def test_a_body_that_is_no_form_is_refused(web: Served, body: bytes) -> None:
     await refused(web, await web.form(body))
@@ -298,12 +303,14 @@ async def test_a_client_that_leaves_midway_leaves_nothing_behind(web: Served) ->
     assert (await web.client.get("/v1/documents")).json()["data"] == []
 
 
+@pytest.mark.threat(50)
 async def test_too_many_parts_are_refused(web: Served) -> None:
     many = b"".join(part(f"field{number}", "x") for number in range(PARTS_LIMIT))
     body = await refused(web, await web.form(a_file() + many + END))
     assert "count exceeded" in body["detail"]
 
 
+@pytest.mark.threat(50)
 @pytest.mark.parametrize(
     "headers",
     [
@@ -328,6 +335,7 @@ async def test_a_part_with_odd_or_long_headers_is_refused(web: Served, headers: 
     assert "Error" not in body["detail"]
 
 
+@pytest.mark.threat(56)
 @pytest.mark.parametrize(
     ("sent", "shown"),
     [

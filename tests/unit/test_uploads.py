@@ -156,6 +156,7 @@ async def test_a_queue_that_hangs_delays_an_upload_by_its_patience_at_most(rig: 
     assert desk.bells("failed") == 1
 
 
+@pytest.mark.threat(48)
 async def test_over_the_limit_nothing_is_stored(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig, max_bytes=5000)
     for content in (PDF + b"x" * 5000, b"%PDF-" + b"x" * 4996):
@@ -165,6 +166,7 @@ async def test_over_the_limit_nothing_is_stored(rig: Rig) -> None:
     assert (await desk.receive(tenant, chunks(b"%PDF-" + b"x" * 4995))).size == 5000
 
 
+@pytest.mark.threat(48)
 async def test_an_endless_upload_is_stopped_just_beyond_the_limit(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig, max_bytes=50_000)
     taken: list[int] = []
@@ -230,6 +232,7 @@ async def test_the_same_bytes_at_the_same_time_are_one_document(rig: Rig) -> Non
     assert await desk.counts(tenant) == (1, 1, 1)
 
 
+@pytest.mark.threat(10)
 async def test_the_same_bytes_of_two_tenants_are_two_documents(rig: Rig) -> None:
     desk = Desk(rig)
     one, two = await desk.upload(await rig.tenant("one")), await desk.upload(await rig.tenant("two"))
@@ -238,6 +241,7 @@ async def test_the_same_bytes_of_two_tenants_are_two_documents(rig: Rig) -> None
     assert len(desk.blobs._blobs) == 2
 
 
+@pytest.mark.threat(13)
 async def test_a_document_that_is_deleted_meanwhile_makes_room_for_the_same_bytes(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
     first = await desk.upload(tenant)

@@ -96,8 +96,8 @@ class Engine:
                     # Preparing and executing are two messages: only a transaction keeps a pooler from parting them.
                     async with driver.transaction() if self._pooled else nullcontext():
                         rows: list[asyncpg.Record] = await driver.fetch(statement, *arguments)
-                except OUT_OF_REACH:
-                    # SQLAlchemy has not seen this error, and would keep the connection.
+                except (asyncio.CancelledError, *OUT_OF_REACH):
+                    # SQLAlchemy has not seen this, and would keep the connection: cancelled, it may be in a transaction.
                     await connection.invalidate()
                     raise
                 return rows

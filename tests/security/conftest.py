@@ -1,0 +1,36 @@
+"""What the tests of the wall start from: the application's own login, and two tenants with a row in every table."""
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from app.adapters.postgres.engine import Engine, administer
+from tests.support.databases import Cloned
+from tests.support.postgres_rig import postgres_rig
+from tests.support.rig import Rig, done, new_page
+
+
+@pytest.fixture
+async def app(cloned: Cloned) -> AsyncIterator[asyncpg.Connection]:
+    """A fresh connection with the application's rights."""
+    async with administer(cloned.app_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def furnished(cloned: Cloned, engine: Engine) -> Rig:
+    """Two tenants with a row in every table that the application can fill."""
+    rig = postgres_rig(cloned, engine)
+    for name in ("acme", "globex"):
+        tenant = await rig.tenant(name)
+        await rig.key(tenant)
+        document = await rig.document(tenant)
+        job = await rig.enqueue(tenant, document_id=document.id)
+        assert await rig.leases.settle([done(await rig.lease(job))]) == [True]
+        async with rig.database.begin(tenant) as tx:
+            await tx.pages.replace(document.id, [new_page()])
+        async with administer(cloned.admin_url) as admin:
+            await admin.execute("insert into daira.results values ($1, $2, '{}')", tenant, job.id)
+            await admin.execute("insert into daira.idempotency_keys values ($1, 'key', 'x')", tenant)
+    return rig
