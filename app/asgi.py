@@ -11,6 +11,7 @@ from app.bootstrap import open_runtime
 from app.settings import Role, Settings
 from app.telemetry import Metrics
 from app.web import errors
+from app.web.pace import Pace
 from app.web.requests import Requests
 from app.web.routes import documents, health, jobs, me
 
@@ -55,5 +56,6 @@ def create_app(settings: Settings) -> FastAPI:
             allow_methods=["*"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Prefer", "X-Request-ID"],
         )
+    app.add_middleware(Pace, patience=settings.client_patience_seconds)
     app.add_middleware(Requests, metrics=metrics)
     return app

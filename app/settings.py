@@ -86,6 +86,9 @@ class Settings(BaseSettings):
     lease_seconds: int = Field(60, ge=3, le=86_400, description="A job of a worker silent for so long goes to another.")
     sweep_seconds: int = Field(30, ge=1, le=3_600, description="Between looks for lost doorbells and lost workers.")
     grace_seconds: int = Field(25, ge=0, le=86_400, description="What running jobs get to finish at a stop.")
+    client_patience_seconds: int = Field(
+        30, ge=1, le=3_600, description="A client that sends or takes next to nothing for so long is cut off."
+    )
     max_upload_bytes: int = Field(100 * 1024 * 1024, ge=1, description="Of one document; a tenant may have its own.")
     max_queued_jobs: int = Field(
         10_000, ge=1, le=2**31 - 1, description="Of one tenant, queued or running; a tenant may have its own."

@@ -29,6 +29,7 @@ from app.guard import DEVELOPMENT_KEY, DEVELOPMENT_TENANT
 from app.services.tenants import Tenants
 from app.settings import Environment, Role, Settings, default_data_dir
 from app.telemetry import set_up_logging
+from app.web.connections import patient
 
 log = structlog.get_logger()
 
@@ -73,7 +74,8 @@ def serve() -> None:
         async def ready() -> None:
             log.info("service_ready", role=settings.role, address=address)
 
-        asyncio.run(_serve(create_app(settings), listener, ready=ready))
+        patience = settings.client_patience_seconds
+        asyncio.run(_serve(create_app(settings), listener, ready=ready, patience=patience))
 
 
 async def _up(settings: Settings, listener: socket.socket, *, program: str) -> None:
@@ -97,11 +99,13 @@ async def _up(settings: Settings, listener: socket.socket, *, program: str) -> N
             _write_private(dev_file, json.dumps(left))
             _announce(url, api_key, upload=f"{program} upload --wait document.pdf{_elsewhere(settings.data_dir)}")
 
-        await _serve(app, listener, ready=ready)
+        await _serve(app, listener, ready=ready, patience=settings.client_patience_seconds)
 
 
-async def _serve(app: FastAPI, listener: socket.socket, *, ready: Callable[[], Awaitable[None]]) -> None:
-    server = _Server(app, ready=ready)
+async def _serve(
+    app: FastAPI, listener: socket.socket, *, ready: Callable[[], Awaitable[None]], patience: float
+) -> None:
+    server = _Server(app, ready=ready, patience=patience)
     await server.serve(sockets=[listener])
     if not server.started:
         raise SystemExit(1)
@@ -110,10 +114,16 @@ async def _serve(app: FastAPI, listener: socket.socket, *, ready: Callable[[], A
 class _Server(uvicorn.Server):
     """Tells when it serves."""
 
-    def __init__(self, app: FastAPI, *, ready: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, app: FastAPI, *, ready: Callable[[], Awaitable[None]], patience: float) -> None:
         super().__init__(
             uvicorn.Config(
-                app, log_config=None, access_log=False, timeout_graceful_shutdown=HTTP_GRACE, lifespan="on", ws="none"
+                app,
+                http=patient(patience),
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=HTTP_GRACE,
+                lifespan="on",
+                ws="none",
             )
         )
         self._app = app

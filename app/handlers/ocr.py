@@ -1,5 +1,6 @@
 """The `ocr` job: a document's pages with their text, whatever they are read from."""
 
+import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -72,8 +73,13 @@ class OcrHandler:
         return pages
 
     async def _bytes(self, document: Document) -> AsyncIterator[bytes]:
+        """Those that were uploaded and checked, or none that a reader gets to see as a whole."""
+        digest = hashlib.sha256()
         try:
             async for chunk in self.blobs.get(blob_key(document.tenant_id, document.id)):
+                digest.update(chunk)
                 yield chunk
         except NotFound:
             raise FileNotFoundError("the document's bytes are not in the blob store") from None
+        if digest.hexdigest() != document.sha256:
+            raise DocumentFault("corrupt", "the stored bytes are not those that were uploaded: upload them again")

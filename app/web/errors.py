@@ -46,6 +46,7 @@ TITLES = {
     "forbidden": "Forbidden",
     "not_found": "Not found",
     "method_not_allowed": "Method not allowed",
+    "request_timeout": "Request timeout",
     "conflict": "Conflict",
     "not_ready": "Not ready",
     "payload_too_large": "Payload too large",
@@ -56,7 +57,14 @@ TITLES = {
     "internal": "Internal error",
 }
 
-OF_THE_FRAMEWORK = {400: "invalid", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed"}
+OF_THE_FRAMEWORK = {
+    400: "invalid",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "request_timeout",
+}
 
 RETRY_SOON = 5
 """Seconds, where nothing better is known."""
@@ -145,6 +153,7 @@ async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     # Starlette answers this one outside of all middleware, so what `Requests` adds to every answer is missing.
     headers = {"X-Request-ID": request.state.request_id, "X-Content-Type-Options": "nosniff"}
     headers |= getattr(request.state, "rate_headers", {})
+    headers |= {"Cache-Control": "no-store"}
     return problem(request, status=500, code="internal", detail=detail, headers=headers)
 
 

@@ -33,7 +33,7 @@ class Requests:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message.get("headers", []), *_headers(scope)]}
+                message = {**message, "headers": [*message.get("headers", []), *_headers(scope, message)]}
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
@@ -55,10 +55,13 @@ KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPT
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
-def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """What every answer has; and those of the rate, once the caller is known."""
+def _headers(scope: Scope, start: Message) -> list[tuple[bytes, bytes]]:
+    """What all answers say: which request it was, that its type is not to be guessed, that no cache may keep it; and the
+    rate, once the caller is known."""
     state = scope["state"]
     ours = {"X-Request-ID": state["request_id"], "X-Content-Type-Options": "nosniff", **state.get("rate_headers", {})}
+    if not any(name.lower() == b"cache-control" for name, _ in start.get("headers", [])):
+        ours["Cache-Control"] = "no-store"
     return [(name.lower().encode(), value.encode()) for name, value in ours.items()]
 
 

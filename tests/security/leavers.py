@@ -159,7 +159,7 @@ class Leavers:
         async def send(_: object) -> None:
             await asyncio.sleep(0)
 
-        await self._house.app(scope, receive, send)  # type: ignore[arg-type]
+        await self._house.app(scope, receive, send)
 
     async def _work(self, own: Furniture, _: dict[str, str]) -> None:
         """As a worker does, and one that is stopped at once."""

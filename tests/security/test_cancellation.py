@@ -64,7 +64,7 @@ async def nothing_is_left(cloned: Cloned) -> None:
     async with administer(cloned.admin_url) as admin:
 
         async def none_waits() -> bool:
-            return await admin.fetchval(IN_TRANSACTION) == 0
+            return bool(await admin.fetchval(IN_TRANSACTION) == 0)
 
         assert await eventually(none_waits, within=timedelta(seconds=10))
         assert await admin.fetchval(STRAY) == 0

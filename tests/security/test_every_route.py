@@ -68,7 +68,7 @@ async def state_of(house: House, theirs: Furniture) -> list[object]:
         return [documents, await tx.jobs.newest(), await tx.pages.all(theirs.document.id), await tx.keys.all()]
 
 
-@pytest.mark.threat(11, 39, 46, 77)
+@pytest.mark.threat(39, 46, 77)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 async def test_anothers_ids_are_answered_like_unknown_ones_and_ones_own_are_not(
     house: House, operation: Operation

@@ -101,11 +101,9 @@ async def test_threat_15_two_transactions_after_one_another_are_both_clamped(one
 
 
 @pytest.mark.threat(16)
-async def test_threat_16_without_transactions_nothing_is_seen_and_nothing_written(
-    cloned: Cloned, furnished: Rig
-) -> None:
+@pytest.mark.usefixtures("furnished")
+async def test_threat_16_without_transactions_nothing_is_seen_and_nothing_written(cloned: Cloned) -> None:
     """A clamp is local to its transaction: where each statement is one of its own, it is gone with the first."""
-    assert furnished
     engine = Engine(cloned.app_url, pool_size=1, name="test")
     engine._engine = engine._engine.execution_options(isolation_level="AUTOCOMMIT")
     database = PostgresDatabase(engine)
@@ -223,8 +221,8 @@ async def test_threat_26_the_scout_can_spell_it_as_it_likes_and_reads_no_content
 
 
 @pytest.mark.threat(27)
-async def test_threat_27_finished_jobs_are_out_of_the_scouts_sight(cloned: Cloned, furnished: Rig) -> None:
-    assert furnished
+@pytest.mark.usefixtures("furnished")
+async def test_threat_27_finished_jobs_are_out_of_the_scouts_sight(cloned: Cloned) -> None:
     async with administer(cloned.admin_url) as admin:
         assert await admin.fetchval("select count(*) from daira.jobs where state = 'done'") == 2
         await admin.execute("set role daira_scout")
@@ -302,11 +300,11 @@ async def test_threat_38_batches_in_any_order_do_not_deadlock(cloned: Cloned, en
 
 
 @pytest.mark.threat(40)
+@pytest.mark.usefixtures("furnished")
 @pytest.mark.parametrize("table", ["documents", "jobs", "pages"])
 async def test_threat_40_looking_for_anothers_id_costs_what_an_unknown_one_costs(
-    app: asyncpg.Connection, furnished: Rig, table: str
+    app: asyncpg.Connection, table: str
 ) -> None:
-    assert furnished
     column = "document_id" if table == "pages" else "id"
     async with clamped(app, "globex"):
         theirs: UUID = await app.fetchval(f"select {column} from daira.{table}")

@@ -285,7 +285,7 @@ async def test_no_metric_has_a_label_that_a_caller_chooses(web: Served) -> None:
     for path in ("/v1/nothing/secret", f"/v1/jobs/{uuid4()}"):
         await web.client.request("SECRET", path)
         await web.client.get(path)
-    metrics = web.app.user_middleware[-1].kwargs["metrics"]
+    metrics = web.app.user_middleware[0].kwargs["metrics"]
     assert isinstance(metrics, Metrics)
     told = metrics.exposition().decode()
     assert 'route="/v1/jobs/{job_id}"' in told

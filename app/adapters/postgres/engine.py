@@ -97,7 +97,7 @@ class Engine:
                     async with driver.transaction() if self._pooled else nullcontext():
                         rows: list[asyncpg.Record] = await driver.fetch(statement, *arguments)
                 except (asyncio.CancelledError, *OUT_OF_REACH):
-                    # SQLAlchemy has not seen this, and would keep the connection: cancelled, it may be in a transaction.
+                    # SQLAlchemy has not seen this and would keep the connection: cancelled, it may be in a transaction.
                     await connection.invalidate()
                     raise
                 return rows
