@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
@@ -44,14 +45,14 @@ class Listening:
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[Listening]:
+async def listening(**settings: Any) -> AsyncIterator[Listening]:
     ready = asyncio.Event()
 
     async def is_ready() -> None:
         ready.set()
 
     with socket.create_server(("127.0.0.1", 0), backlog=MANY) as listener:
-        app = create_app(in_memory(client_patience_seconds=PATIENCE))
+        app = create_app(in_memory(client_patience_seconds=PATIENCE, **settings))
         server = _Server(app, ready=is_ready, patience=PATIENCE)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         await ready.wait()

@@ -101,7 +101,6 @@ THREATS = [
 WITHOUT_A_TEST = {
     11: "`Idempotency-Key` is not read yet",
     12: "`Idempotency-Key` is not read yet",
-    29: "",
     47: "there are no tokens yet but API keys; comes with them",
     57: "documents can't be downloaded yet; every answer carries `nosniff` already",
     58: "documents can't be downloaded yet: no route answers ranges",
