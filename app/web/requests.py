@@ -56,8 +56,7 @@ QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 def _headers(scope: Scope, start: Message) -> list[tuple[bytes, bytes]]:
-    """What all answers say: which request it was, that its type is not to be guessed, that no cache may keep it; and the
-    rate, once the caller is known."""
+    """What every answer says: its request, that its type is not to be guessed nor itself kept; the caller's rate."""
     state = scope["state"]
     ours = {"X-Request-ID": state["request_id"], "X-Content-Type-Options": "nosniff", **state.get("rate_headers", {})}
     if not any(name.lower() == b"cache-control" for name, _ in start.get("headers", [])):

@@ -65,7 +65,7 @@ async def furnish(rig: Rig, tenants: int) -> None:
 
 @pytest.mark.threat(29)
 async def test_threat_29_a_restored_backup_has_every_tenants_rows_and_the_wall(
-    cloned: Cloned, engine: Engine, backup: str, restored: Cloned, tmp_path: Path
+    cloned: Cloned, engine: Engine, backup: str, *, restored: Cloned, tmp_path: Path
 ) -> None:
     await furnish(postgres_rig(cloned, engine), 3)
     file = str(tmp_path / "daira.dump")

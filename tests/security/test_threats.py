@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.security.threats import PATH, THREATS, WITHOUT_A_TEST, faults, render, tested
+from tests.security.threats import PATH, THREATS, WITHOUT_A_TEST, by_row, faults, render
 
 
 @pytest.fixture(scope="module")
 def tests() -> dict[int, list[str]]:
-    return tested()
+    return by_row()
 
 
 def test_every_threat_has_a_test_or_a_reason_and_not_both(tests: dict[int, list[str]]) -> None:

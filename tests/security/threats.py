@@ -101,7 +101,7 @@ THREATS = [
 WITHOUT_A_TEST = {
     11: "`Idempotency-Key` is not read yet",
     12: "`Idempotency-Key` is not read yet",
-    47: "there are no tokens yet but API keys; comes with them",
+    47: "to be merged: there are no tokens here but API keys",
     57: "documents can't be downloaded yet; every answer carries `nosniff` already",
     58: "documents can't be downloaded yet: no route answers ranges",
     60: "there is no S3 store yet, and no URL is presigned",
@@ -109,7 +109,7 @@ WITHOUT_A_TEST = {
     63: "there are no webhooks yet",
     64: "there are no webhooks yet",
     65: "there are no webhooks yet",
-    66: "requests are not limited by rate yet",
+    66: "to be merged: requests are not limited by rate here",
 }
 """Rows that don't apply, and why. One that has a test is no longer listed here."""
 
@@ -136,7 +136,7 @@ class Finder:
                     print(FOUND, row, item.nodeid.partition("[")[0])  # noqa: T201 - read by whoever started this
 
 
-def tested() -> dict[int, list[str]]:
+def by_row() -> dict[int, list[str]]:
     """Names of tests by row: collected by another process, since this one may be a test run itself."""
     program = [sys.executable, "-P", "-m", "tests.security.threats", "collect"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -194,4 +194,4 @@ def _collect() -> int:
 if __name__ == "__main__":
     if sys.argv[1:] == ["collect"]:
         sys.exit(_collect())
-    PATH.write_text(render(tested()))
+    PATH.write_text(render(by_row()))

@@ -32,7 +32,7 @@ async def login_is_ordinary(engine: Engine) -> list[str]:
     if me["rolbypassrls"]:
         faults.append(f"the login {me['name']} has BYPASSRLS: use daira_app")
     owners = await engine.call(
-        f"select distinct pg_get_userbyid(relowner) as owner, relowner = current_user::regrole as mine"  # noqa: S608
+        f"select distinct pg_get_userbyid(relowner) as owner, relowner = current_user::regrole as mine"
         f" from ({TENANT_TABLES}) t where pg_has_role(current_user, relowner, 'member')"
     )
     for row in owners if not me["rolsuper"] else []:
@@ -42,10 +42,10 @@ async def login_is_ordinary(engine: Engine) -> list[str]:
 
 
 async def tables_are_walled(engine: Engine) -> list[str]:
-    open_tables = await engine.call(f"select name from ({TENANT_TABLES}) t where not walled order by 1")  # noqa: S608
+    open_tables = await engine.call(f"select name from ({TENANT_TABLES}) t where not walled order by 1")
     faults = [f"table {row['name']} lacks ENABLE or FORCE ROW LEVEL SECURITY" for row in open_tables]
     thin = await engine.call(
-        f"select t.name, k.permissive from ({TENANT_TABLES}) t cross join (values (true), (false)) k(permissive)"  # noqa: S608
+        f"select t.name, k.permissive from ({TENANT_TABLES}) t cross join (values (true), (false)) k(permissive)"
         " where not exists (select from pg_policy p where p.polrelid = t.oid and p.polpermissive = k.permissive"
         " and p.polcmd = '*' and 'daira_app'::regrole = any (p.polroles)"
         " and pg_get_expr(p.polqual, p.polrelid) like '%app.tenant_id%'"

@@ -16,7 +16,7 @@ select t.name as table, p.polname as policy, p.polpermissive as permissive, p.po
        regexp_replace(pg_get_expr(p.polqual, p.polrelid), '\\s|[()]|::text|AS "nullif"', '', 'g') as sees,
        regexp_replace(pg_get_expr(p.polwithcheck, p.polrelid), '\\s|[()]|::text|AS "nullif"', '', 'g') as writes
 from ({TENANT_TABLES}) t join pg_policy p on p.polrelid = t.oid order by 1, 2
-"""  # noqa: S608
+"""
 
 
 class Policy(NamedTuple):

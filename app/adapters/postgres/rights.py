@@ -15,7 +15,7 @@ with tables as (select oid, name, relowner from ({TENANT_TABLES}) t), granted as
 )
 select name, "column", case when grantee = 0 then 'PUBLIC' else grantee::regrole::text end as who, what
 from granted where grantee <> relowner order by 1, 2, 3, 4
-"""  # noqa: S608
+"""
 
 OF_THE_APPLICATION = frozenset({"SELECT", "INSERT", "DELETE"})
 """Of a whole table. UPDATE is given by column: a row must not change hands. TRUNCATE is not bound by policies."""

@@ -11,7 +11,7 @@ OF_NOBODY = ("alembic_version", "doorbells")
 DOORBELL = ("lane", "tenant_id", "job_id", "due_at", "turn")
 
 TENANT_COLUMN = (
-    f"(select t.oid, t.name, a.attnum, a.attnotnull from ({TENANT_TABLES}) t"  # noqa: S608
+    f"(select t.oid, t.name, a.attnum, a.attnotnull from ({TENANT_TABLES}) t"
     " join pg_attribute a on a.attrelid = t.oid and a.attname = 'tenant_id')"
 )
 
@@ -19,7 +19,7 @@ TENANT_COLUMN = (
 async def keys_begin_with_the_tenant(engine: Engine) -> list[str]:
     """A unique index without it, or a foreign key, answers whether another tenant has an id."""
     rows = await engine.call(
-        "select t.name, i.indexrelid::regclass::text as key"  # noqa: S608
+        "select t.name, i.indexrelid::regclass::text as key"
         f" from {TENANT_COLUMN} t join pg_index i on i.indrelid = t.oid"
         " where i.indisunique and i.indkey[0] <> t.attnum union all"
         f" select t.name, c.conname from {TENANT_COLUMN} t join pg_constraint c on c.conrelid = t.oid"
@@ -30,7 +30,7 @@ async def keys_begin_with_the_tenant(engine: Engine) -> list[str]:
 
 async def every_row_has_a_tenant(engine: Engine) -> list[str]:
     unnamed = await engine.call(
-        f"select t.name from {TENANT_COLUMN} t where not t.attnotnull or not exists (select from pg_constraint c"  # noqa: S608
+        f"select t.name from {TENANT_COLUMN} t where not t.attnotnull or not exists (select from pg_constraint c"
         " where c.conrelid = t.oid and c.contype = 'c' and c.convalidated and c.conkey = array[t.attnum]) order by 1"
     )
     others = await engine.call(
@@ -55,11 +55,11 @@ async def a_doorbell_holds_nothing_else(engine: Engine) -> list[str]:
 
 async def nothing_happens_beside_a_write(engine: Engine) -> list[str]:
     triggers = await engine.call(
-        f"select t.name, g.tgname as trigger, g.tgisinternal as internal from ({TENANT_TABLES}) t"  # noqa: S608
+        f"select t.name, g.tgname as trigger, g.tgisinternal as internal from ({TENANT_TABLES}) t"
         " join pg_trigger g on g.tgrelid = t.oid where not g.tgisinternal or g.tgenabled <> 'O' order by 1, 2"
     )
     rules = await engine.call(
-        f"select t.name, r.rulename as rule from ({TENANT_TABLES}) t join pg_rewrite r on r.ev_class = t.oid order by 1"  # noqa: S608
+        f"select t.name, r.rulename as rule from ({TENANT_TABLES}) t join pg_rewrite r on r.ev_class = t.oid order by 1"
     )
     faults = [
         f"foreign keys of {row['name']} are switched off" if row["internal"] else _unknown(row["name"], row["trigger"])
@@ -75,7 +75,7 @@ def _unknown(table: str, name: str) -> str:
 async def nothing_stands_beside_the_schema(engine: Engine) -> list[str]:
     """Parts and views elsewhere: the policies of a table don't hold for a part of it that is read by its own name."""
     rows = await engine.call(
-        f"select c.oid::regclass::text as name from ({TENANT_TABLES}) t join pg_inherits i on i.inhparent = t.oid"  # noqa: S608
+        f"select c.oid::regclass::text as name from ({TENANT_TABLES}) t join pg_inherits i on i.inhparent = t.oid"
         " join pg_class c on c.oid = i.inhrelid where c.relnamespace <> 'daira'::regnamespace"
         " union select c.oid::regclass::text"
         f" from ({TENANT_TABLES}) t join pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = t.oid"
