@@ -14,6 +14,7 @@ from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine, administer
 from app.domain.ids import TenantId
 from app.domain.jobs import Job, JobState
+from app.domain.tenants import Allowance
 from app.ports.doorbell import Doorbell
 from app.services.tenants import Tenants
 from tests.chaos.behaviours.processes import STARTING, Worker, eventually, fork, ready_to_fork, spawn
@@ -112,7 +113,9 @@ class Scene:
             return await admin.fetchval(query, *arguments)
 
     async def key(self) -> str:
-        return await Tenants(database=self.rig.database, sweeps=self.rig.sweeps).issue_key(ACME, name="a key")
+        allowance = Allowance(max_running=None, max_queued=1_000, max_upload_bytes=1 << 30, requests_per_minute=100_000)
+        tenants = Tenants(database=self.rig.database, sweeps=self.rig.sweeps, allowance=allowance)
+        return await tenants.issue_key(ACME, name="a key")
 
 
 @asynccontextmanager
