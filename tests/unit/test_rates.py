@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.ids import TenantId
-from app.domain.rates import WINDOW, judge
+from app.domain.rates import ROUNDING, WINDOW, judge
 from app.services.rates import Rates
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
@@ -48,7 +48,7 @@ def test_until_the_time_that_is_told_no_more_than_what_remains_is_admitted(
     limit: int, now: float, spent: float
 ) -> None:
     used, verdict = judge(now + spent, now=now, limit=limit)
-    moment = now + verdict.wait * 0.9
+    moment = now + max(0.0, verdict.wait - 2 * ROUNDING * WINDOW / limit)
     admitted = 0
     while admitted <= verdict.remaining:
         used, next_one = judge(used, now=moment, limit=limit)
