@@ -152,7 +152,7 @@ def _worker(
             metrics=metrics,
         )
         for lane, slots in settings.lanes.items()
-        if (kinds := frozenset(kind for kind in execution.handlers if LANE_OF_KIND[kind] is lane))
+        if (kinds := frozenset(kind for kind in execution.handlers if LANE_OF_KIND.get(kind) is lane))
     ]
     return Worker(
         consumers=consumers,
