@@ -8,6 +8,7 @@ import json
 import socket
 import zipfile
 from collections.abc import AsyncIterator, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -60,20 +61,19 @@ HOSTILE = [
 
 
 @pytest.mark.threat(42)
-@pytest.mark.parametrize("hostile", HOSTILE)
-async def test_threat_42_filters_take_text_as_text(cloned: Cloned, hostile: str) -> None:
+async def test_threat_42_filters_take_text_as_text(cloned: Cloned) -> None:
     """Refused, or text that no name contains: never an error of the database, and never more than without a filter."""
+    names = ("filename", "kind", "status", "state", "cursor", "document_id", "limit", "sort", "order")
     async with a_house(cloned, new_app()) as house:
-        for name in ("acme", "globex"):
-            await house.furnish(await house.rig.tenant(name))
+        for tenant in ("acme", "globex"):
+            await house.furnish(await house.rig.tenant(tenant))
         headers = {"Authorization": f"Bearer {await house.key(TenantId('globex'))}"}
-        for listing in ("documents", "jobs"):
-            for name in ("filename", "kind", "status", "state", "cursor", "document_id", "limit", "sort", "order"):
+        for hostile, name in product(HOSTILE, names):
+            for listing, most in (("documents", 1), ("jobs", 2)):
                 answer = await house.client.get(f"/v1/{listing}", params={name: hostile}, headers=headers)
-                assert answer.status_code in {200, 422}
-                assert len(answer.json().get("data", [])) <= 2
-        answer = await house.client.get("/v1/documents", params={"filename": hostile}, headers=headers)
-        assert answer.json()["data"] == []
+                assert answer.status_code in {200, 422}, (listing, name, hostile)
+                assert len(answer.json().get("data", [])) <= most
+                assert name != "filename" or listing != "documents" or answer.json()["data"] == []
 
 
 def bombs() -> dict[str, bytes]:

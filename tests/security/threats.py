@@ -177,18 +177,17 @@ def _cell(tests: list[str], reason: str) -> str:
 
 def _collect() -> int:
     # Of all tests, also those that the default run leaves out.
-    options = [
-        "--collect-only",
-        "-qq",
-        "-o",
-        "addopts=",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "--strict-markers",
-    ]
-    return int(pytest.main([*options, "tests"], plugins=[Finder()]))
+    options = ["--collect-only", "-qq", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain"]
+    return int(pytest.main([*options, "--strict-markers", *_carriers()], plugins=[Finder()]))
+
+
+def _carriers() -> list[str]:
+    """Files of tests with the mark, or with a suite that has it: the others take long to import."""
+    texts = {path: path.read_text() for path in sorted((ROOT / "tests").rglob("*.py"))}
+    marked = {path for path, text in texts.items() if "mark.threat(" in text}
+    suites = [f"from tests.conformance.{path.stem} import" for path in marked if path.stem.endswith("_suite")]
+    carry = [path for path, text in texts.items() if path in marked or any(suite in text for suite in suites)]
+    return [str(path) for path in carry if path.name.startswith("test_")]
 
 
 if __name__ == "__main__":
