@@ -32,6 +32,7 @@ class Listening:
     port: int
     runtime: Runtime
     key: str
+    patience: int
 
     @property
     def client(self) -> httpx.AsyncClient:
@@ -45,21 +46,21 @@ class Listening:
 
 
 @asynccontextmanager
-async def listening(**settings: Any) -> AsyncIterator[Listening]:
+async def listening(*, patience: int = PATIENCE, **settings: Any) -> AsyncIterator[Listening]:
     ready = asyncio.Event()
 
     async def is_ready() -> None:
         ready.set()
 
     with socket.create_server(("127.0.0.1", 0), backlog=MANY) as listener:
-        app = create_app(in_memory(client_patience_seconds=PATIENCE, **settings))
-        server = _Server(app, ready=is_ready, patience=PATIENCE)
+        app = create_app(in_memory(client_patience_seconds=patience, **settings))
+        server = _Server(app, ready=is_ready, patience=patience)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         await ready.wait()
         runtime: Runtime = app.state.runtime
         await runtime.tenants.create(TenantId("acme"))
         key = await runtime.tenants.issue_key(TenantId("acme"), name="a key")
-        yield Listening(port=listener.getsockname()[1], runtime=runtime, key=key)
+        yield Listening(port=listener.getsockname()[1], runtime=runtime, key=key, patience=patience)
         server.should_exit = True
         await serving
 
@@ -128,7 +129,7 @@ async def crowd(service: Listening, count: int) -> float:
             await asyncio.sleep(0.05)
     for number, task in enumerate(slow):
         took, said = await task
-        assert PATIENCE * 0.8 < took < PATIENCE + 10
+        assert service.patience * 0.8 < took < service.patience + 10
         assert said.startswith([b"", b"HTTP/1.1 408 ", b"HTTP/1.1 401 "][number % len(KINDS)])
     return max(waits)
 
@@ -140,8 +141,10 @@ async def test_threat_49_slow_heads_and_bodies_are_cut_off_and_others_are_served
 
 @pytest.mark.slow
 @pytest.mark.threat(49)
-async def test_threat_49_five_hundred_slow_clients_at_once_are_cut_off(service: Listening) -> None:
-    longest = await crowd(service, MANY)
+async def test_threat_49_five_hundred_slow_clients_at_once_are_cut_off() -> None:
+    # Patient enough not to cut off the client that is served in between, on a busy machine.
+    async with listening(patience=5) as service:
+        longest = await crowd(service, MANY)
     print(f"the longest wait of another client: {longest:.2f} s")  # noqa: T201 - the measurement
     assert longest < 10
 
