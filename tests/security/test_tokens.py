@@ -121,6 +121,7 @@ BAD: dict[str, Callable[[TestIssuer], str]] = {
 }
 
 
+@pytest.mark.threat(47)
 @pytest.mark.parametrize("name", BAD)
 async def test_a_bad_token_is_answered_like_a_bad_key(web: Served, issuer: TestIssuer, name: str) -> None:
     answer = await me(web, BAD[name](issuer))
@@ -226,6 +227,7 @@ async def test_a_token_without_kid_is_refused_where_there_are_several_keys(
         await tokens.read(jwt.encode(issuer.claims(), issuer.key, algorithm="RS256"))
 
 
+@pytest.mark.threat(47)
 async def test_places_that_a_token_names_are_never_asked(tokens: OidcTokens, issuer: TestIssuer) -> None:
     mine = rsa_key()
     named = {"jku": f"{issuer.url}/mine", "x5u": f"{issuer.url}/mine", "jwk": public(mine, "one")}
@@ -255,6 +257,7 @@ async def test_keys_are_fetched_once_and_again_after_ten_minutes(
     assert issuer.looks == 2
 
 
+@pytest.mark.threat(47)
 async def test_a_flood_of_unknown_keys_asks_the_issuer_once_a_minute(
     tokens: OidcTokens, issuer: TestIssuer, clock: Clock
 ) -> None:

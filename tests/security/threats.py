@@ -101,7 +101,6 @@ THREATS = [
 WITHOUT_A_TEST = {
     11: "`Idempotency-Key` is not read yet",
     12: "`Idempotency-Key` is not read yet",
-    47: "to be merged: there are no tokens here but API keys",
     57: "documents can't be downloaded yet; every answer carries `nosniff` already",
     58: "documents can't be downloaded yet: no route answers ranges",
     60: "there is no S3 store yet, and no URL is presigned",
@@ -109,7 +108,6 @@ WITHOUT_A_TEST = {
     63: "there are no webhooks yet",
     64: "there are no webhooks yet",
     65: "there are no webhooks yet",
-    66: "to be merged: requests are not limited by rate here",
 }
 """Rows that don't apply, and why. One that has a test is no longer listed here."""
 

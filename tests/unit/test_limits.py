@@ -35,6 +35,7 @@ def rate(answer: httpx.Response) -> tuple[int, int, int]:
     return int(policy[1]), int(service[1]), int(service[2])
 
 
+@pytest.mark.threat(67)
 async def test_an_upload_beyond_the_queue_limit_is_a_429_and_nothing_of_it_is_stored(web: Served) -> None:
     await limit(web, max_queued=2)
     for _ in range(2):
@@ -180,6 +181,7 @@ async def test_who_is_not_known_is_told_no_rate(web: Served) -> None:
     assert "RateLimit" not in (await web.client.get("/healthz")).headers
 
 
+@pytest.mark.threat(66)
 async def test_beyond_the_rate_is_a_429_that_tells_when_to_come_back(web: Served) -> None:
     await limit(web, requests_per_minute=3)
     assert [rate(await web.client.get("/v1/me"))[1] for _ in range(3)] == [2, 1, 0]
@@ -192,6 +194,7 @@ async def test_beyond_the_rate_is_a_429_that_tells_when_to_come_back(web: Served
     assert int(answer.headers["Retry-After"]) == seconds
 
 
+@pytest.mark.threat(66)
 async def test_the_rate_is_the_tenants_whatever_key_it_uses_and_no_other_tenants(web: Served) -> None:
     await limit(web, requests_per_minute=2)
     second = {"Authorization": f"Bearer {await web.runtime.tenants.issue_key(ACME, name='another')}"}

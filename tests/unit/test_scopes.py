@@ -79,6 +79,7 @@ async def test_a_route_lets_its_own_scope_in_and_admin(web: Served, name: str, *
     assert status in {200, 404, 422}
 
 
+@pytest.mark.threat(45)
 @pytest.mark.parametrize("name", [name for name in NEEDS if "_id}" in name])
 async def test_who_lacks_the_scope_never_learns_whether_an_id_exists(web: Served, name: str) -> None:
     document = await web.uploaded()
