@@ -19,6 +19,7 @@ from pathlib import Path
 import uvloop
 
 from app.bootstrap import open_runtime
+from app.domain import outcomes
 from app.domain.errors import DocumentFault
 from app.domain.jobs import JobError, Progress
 from app.domain.leases import ClaimedJob
@@ -143,6 +144,8 @@ async def main() -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     log = Log(os.environ.get("EXECUTIONS"))
+    # A storm is over in a minute: no time for waits as long as an outage would want them.
+    vars(outcomes)["BACKOFF"] = timedelta(seconds=2)
     for module in (heart, consumer):
         vars(module)["monotonic"] = log.clock
     async with open_runtime(Settings(), Metrics(), handlers=[Scripted(log)]) as runtime:

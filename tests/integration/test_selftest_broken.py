@@ -82,10 +82,10 @@ async def test_the_owners_login_gets_no_further_than_the_first_step(cloned: Clon
     assert failed(found) == {"set-up"}
 
 
-UNFENCED = ("settle", "j.state = 'claimed' and j.attempts = u.attempt as held", "true as held")
-UNKEYED = ("settle", "h.error\n            from held h where h.held", "h.error from held h on conflict do nothing")
-UNBEATEN = ("beat", "h.state = 'claimed' and h.attempts = h.attempt and", "")
-UNASKED = ("beat", "b.id = h.job and h.attempts = h.attempt", "b.id = h.job")
+UNFENCED = ("settle", "where j.state = 'claimed' and j.attempts = u.attempt", "where true")
+NOTED = "as u(job, attempt, worker, started_at, outcome, error)"
+UNKEYED = ("settle", f"{NOTED};", f"{NOTED} on conflict do nothing;")
+UNBEATEN = ("beat", "coalesce(j.state = 'claimed' and j.attempts = u.attempt, false) as held", "true as held")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ UNASKED = ("beat", "b.id = h.job and h.attempts = h.attempt", "b.id = h.job")
     [
         ([UNFENCED], "a result with a lost lease got past the fence while another worker had the job: "),
         ([UNFENCED, UNKEYED], "a result with a lost lease was accepted while another worker had the job: "),
-        ([UNBEATEN, UNASKED], "a beat with a lost lease was accepted while another worker had the job: "),
+        ([UNBEATEN], "a beat with a lost lease was accepted while another worker had the job: "),
     ],
     ids=["settle", "settle without a key behind it", "beat"],
 )
@@ -125,7 +125,7 @@ async def test_a_worker_that_never_hears_of_a_cancel_is_told(
     cloned: Cloned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "LONG", timedelta(seconds=2))
-    await _rewrite(cloned, "beat", "coalesce(h.cancel_requested, false)", "false")
+    await _rewrite(cloned, "beat", "coalesce(j.cancel_requested, false) as cancel", "false as cancel")
     settings = settings_of(cloned, tmp_path)
     found = await find(settings, worker=settings, patience=5, checks={"cancel"})
     assert found["cancel"].seen == "the job is done, not cancelled; its history: done"
