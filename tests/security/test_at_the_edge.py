@@ -39,13 +39,13 @@ async def web() -> AsyncIterator[Served]:
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    stream = io.StringIO()
+    stream, before = io.StringIO(), structlog.get_config()
     monkeypatch.setattr("sys.stderr", stream)
     set_up_logging(level="debug", human=False)
     # Else a logger keeps the stream of the first test that makes it speak.
     structlog.configure(cache_logger_on_first_use=False)
     yield stream
-    structlog.reset_defaults()
+    structlog.configure(**before)
 
 
 HOSTILE = [

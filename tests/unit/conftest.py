@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 
 import pytest
-import structlog
 from hypothesis import settings
 
 from tests.support.rig import Rig, memory_rig
@@ -23,9 +22,3 @@ def rig() -> Rig:
 async def web() -> AsyncIterator[Served]:
     async with served() as web:
         yield web
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _plain_logs() -> None:
-    """Structlog's own default draws tracebacks with every local variable, which takes seconds for a deep one."""
-    structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()])

@@ -245,7 +245,7 @@ async def test_one_lost_lease_leaves_the_others_alone(rig: Rig) -> None:
 async def test_with_the_store_out_of_reach_the_local_deadline_interrupts_and_not_before(
     rig: Rig, fault: Exception
 ) -> None:
-    length = timedelta(seconds=0.3)
+    length = timedelta(seconds=1)
     leases = Noting(rig.leases, fault=fault)
     lease = await rig.lease(await rig.enqueue(await rig.tenant()))
     async with beating(leases, length=length) as heart:
@@ -256,7 +256,7 @@ async def test_with_the_store_out_of_reach_the_local_deadline_interrupts_and_not
             assert monotonic() - claimed_at >= length.total_seconds()
             assert hold.interruption is Interruption.LEASE_LOST
     # It did not give up trying before.
-    assert len(leases.of(lease)) > 3
+    assert len(leases.of(lease)) > 1
 
 
 async def test_a_store_that_hangs_can_not_hide_the_local_deadline(rig: Rig) -> None:

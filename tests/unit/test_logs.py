@@ -12,11 +12,11 @@ from app.telemetry import bind_events, set_up_logging
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    stream = io.StringIO()
+    stream, before = io.StringIO(), structlog.get_config()
     monkeypatch.setattr("sys.stderr", stream)
     set_up_logging(level="info", human=False)
     yield stream
-    structlog.reset_defaults()
+    structlog.configure(**before)
 
 
 async def test_a_line_names_the_request_and_the_job_that_it_belongs_to(lines: io.StringIO) -> None:
