@@ -1,18 +1,27 @@
 """Two steps at the same moment: whoever is first, the store ends where one after the other would have ended."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from app.domain.jobs import Job, JobState
+from app.domain.ids import TenantId
+from app.domain.jobs import Job
 from app.domain.leases import Beat, Claim, ClaimOutcome, Pulse
+from app.ports.database import Tx
 from app.ports.sweeps import Swept
 from tests.conformance.job_machine import JobMachine
 from tests.conformance.job_moves import ACTS, EVERY_KIND, KINDS, MANY, PICKS, SEVERAL, WORKERS, Act, Pick, Token
 from tests.support.rig import LEASE, SECOND
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+MOMENT = 0.01
+"""Seconds: for somebody to come to the row that is locked, and to wait there."""
 
 
 class JobEncounters(JobMachine):
@@ -21,6 +30,7 @@ class JobEncounters(JobMachine):
         async def claims(worker: str, picks: list[Pick]) -> list[tuple[str, Claim]]:
             rings = [self.ring(pick) for pick in picks]
             answers = await self.rig.leases.claim(rings, worker=worker, lease=LEASE, kinds=kinds)
+            assert sorted(claim.ring for claim in answers) == sorted(set(rings))
             return [(worker, claim) for claim in answers]
 
         async def both() -> list[tuple[str, Claim]]:
@@ -72,18 +82,22 @@ class JobEncounters(JobMachine):
             if not beat.held:
                 self.ledger.beaten(Pulse(lease=beat.lease), beat)
 
-    @rule(act=ACTS)
-    def a_caller_cancels_just_when_it_ends(self, act: Act) -> None:
+    @rule(act=ACTS, first=st.booleans())
+    def a_caller_cancels_just_when_it_ends(self, act: Act, *, first: bool) -> None:
+        """The one waits for the other's transaction, and then sees what it did."""
         ring, settles = self.ring(act.token.pick), self.settlement_of(act)
-
-        async def meet() -> tuple[Job | None, list[bool]]:
-            return await asyncio.gather(self.ask_to_cancel(ring), self.rig.leases.settle([settles]))
-
-        answer, (held,) = self.do(meet())
-        if answer and answer.state is JobState.CLAIMED:
-            self.ledger.cancelled(ring, answer)
+        if first:
+            asked = self._meanwhile(
+                ring.tenant_id, lambda tx: tx.jobs.cancel(ring.job_id), lambda: self.rig.leases.settle([settles])
+            )
+            stored, (held,) = self.do(asked)
+            self.ledger.cancelled(ring, stored and self.stage.job(stored))
             self.ledger.settled(settles, act.ending, held=held)
         else:
+            settled = self._meanwhile(
+                ring.tenant_id, lambda tx: tx.jobs.settle(settles), lambda: self.ask_to_cancel(ring)
+            )
+            held, answer = self.do(settled)
             self.ledger.settled(settles, act.ending, held=held)
             self.ledger.cancelled(ring, answer)
 
@@ -102,6 +116,16 @@ class JobEncounters(JobMachine):
         else:
             self.ledger.cancelled(ring, answer)
             self.ledger.claimed(claim, worker=worker, kinds=EVERY_KIND)
+
+    async def _meanwhile(
+        self, tenant: TenantId, begun: Callable[[Tx], Awaitable[T]], comes: Callable[[], Awaitable[U]]
+    ) -> tuple[T, U]:
+        """Somebody comes before the transaction is over that another one has begun."""
+        async with self.rig.database.begin(tenant) as tx:
+            answer = await begun(tx)
+            coming = asyncio.ensure_future(comes())
+            await asyncio.wait({coming}, timeout=MOMENT)
+        return answer, await coming
 
     def _judge_race(self, answers: Sequence[tuple[str, Claim]], *, kinds: frozenset[str]) -> None:
         """Whoever locked a row answers for it; the other one came afterwards, or found it locked."""

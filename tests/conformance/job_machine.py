@@ -29,6 +29,7 @@ from tests.conformance.job_moves import (
     LIMITS,
     MANY,
     NEW_JOBS,
+    OVER,
     PASSES,
     PICKS,
     PULSES,
@@ -101,6 +102,7 @@ class JobMachine(RuleBasedStateMachine):
         self.workers_do_a_job(stints)
         self.cap(tenant, cap)
         self.claim_all(worker)
+        self.enqueue(*jobs[0])
         self.suspend_or_resume(tenant, suspended=suspended)
 
     @rule(tenant=TENANTS, fields=NEW_JOBS)
@@ -203,18 +205,26 @@ class JobMachine(RuleBasedStateMachine):
             self.time_passes(stint.during)
             if stint.beats:
                 self.beat([(token, stint.progress)])
-            if stint.alone:
-                self.settle_with_results(Act(token, stint.ending), astray=False, fails=False)
-            else:
-                self.settle([Act(token, stint.ending)])
+            act = Act(token, stint.ending)
+            if not stint.alone:
+                self.settle([act])
+                continue
+            for astray, fails in ((True, False), (False, True), (False, False)):
+                self.settle_with_results(act, astray=astray, fails=fails)
 
-    @rule(worker=WORKERS, picks=SEVERAL, early=EARLY, relieved=SOMETIMES)
+    @rule(worker=WORKERS, picks=SEVERAL, early=EARLY, over=OVER, relieved=SOMETIMES)
     def workers_are_lost(
-        self, worker: str, picks: list[Pick], early: frozenset[str] | None = None, *, relieved: bool = False
+        self,
+        worker: str,
+        picks: list[Pick],
+        *,
+        early: frozenset[str] | None = None,
+        over: timedelta = SECOND,
+        relieved: bool = False,
     ) -> None:
         """And their jobs, once they are found and swept."""
         self.claim(worker, EVERY_KIND, picks)
-        self.time_passes(LEASE + SECOND)
+        self.time_passes(LEASE + over)
         if relieved:
             self.claim_all(worker)
         self.scout(early)

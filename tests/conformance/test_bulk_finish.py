@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from random import Random
 
+import asyncpg
 import pytest
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import Engine, administer
 from app.domain.doorbells import Ring
 from app.domain.jobs import AttemptOutcome, JobState
 from app.domain.leases import Lease, Pulse
@@ -17,6 +18,8 @@ from tests.support.rig import KIND, LEASE, SECOND, Rig, done, memory_rig, ring_o
 SESSIONS = 20
 JOBS = 20
 """Of each of three tenants: unsorted, nearly every session meets another one halfway."""
+
+WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
 
 async def claimed(rig: Rig) -> list[Lease]:
@@ -107,3 +110,22 @@ class TestPostgresBulk(BulkSuite):
         yield postgres_rig(cloned, engine)
         assert engine.checked_out() == 0
         await engine.close()
+
+    async def test_sessions_that_are_all_half_done_do_not_wait_for_one_another(self, rig: Rig, cloned: Cloned) -> None:
+        """A row in the middle is held until all have come as far as they can: in different orders none would get on."""
+        leases = await claimed(rig)
+        middle = leases[len(leases) // 2].job_id
+        async with administer(cloned.admin_url) as other, administer(cloned.admin_url) as watch:
+            async with other.transaction():
+                await other.execute("select from daira.jobs where id = $1 for update", middle)
+                sessions = [asyncio.create_task(settles(rig, leases, seed=seed)) for seed in range(SESSIONS)]
+                await all_wait(sessions, watch=watch)
+            ended = await at_once(sessions)
+        assert sorted(lease for session in ended for lease in session) == sorted(leases)
+
+
+async def all_wait(sessions: Sequence[asyncio.Task[list[Lease]]], *, watch: asyncpg.Connection) -> None:
+    """Until each is at a row that somebody else has locked, or over."""
+    async with asyncio.timeout(30):
+        while await watch.fetchval(WAITING) < sum(not session.done() for session in sessions):
+            await asyncio.sleep(0.01)

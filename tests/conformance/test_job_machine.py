@@ -16,7 +16,7 @@ from tests.support.databases import Cloned
 # Many short runs: after its first dozen a run makes most of its games out of the earlier ones, with little that is new.
 GAMES = settings(
     max_examples=12,
-    stateful_step_count=30,
+    stateful_step_count=25,
     derandomize=True,
     deadline=None,
     print_blob=True,
@@ -42,7 +42,7 @@ def test_the_memory_store_plays_as_the_model_does(run: int) -> None:
     play(memory_stage, run=run)
 
 
-@pytest.mark.parametrize("run", range(6))
+@pytest.mark.parametrize("run", range(5))
 def test_postgres_plays_as_the_model_does(cloned: Cloned, run: int) -> None:
     play(postgres_stage(cloned), run=run)
 
