@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from app.domain.ids import DocumentId, TenantId
 from app.domain.jobs import Job
+from app.domain.warnings import DocumentWarning
 
 
 class DocumentStatus(StrEnum):
@@ -32,6 +33,7 @@ class Document:
     created_at: datetime
     page_count: int | None = None
     """None until the text is there."""
+    warnings: tuple[DocumentWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

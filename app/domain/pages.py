@@ -1,13 +1,19 @@
 """What recognition yields: pages of words, measured on the page as a reader sees it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
+
+from app.domain.errors import DocumentFault
+from app.domain.warnings import WarningCode
 
 
 class Source(StrEnum):
-    """Where a page's text came from."""
+    """Where text came from."""
 
     TEXT_LAYER = "text_layer"
+    """The file says it: a PDF's text, a letter's paragraphs."""
     OCR = "ocr"
 
 
@@ -18,6 +24,11 @@ class Word:
     """x0, y0, x1, y1 in points (1/72 inch) of the page as displayed (rotated, cropped); origin top left."""
     confidence: float
     """0 to 1; a text layer's words have 1."""
+    source: Source
+    line: int
+    """Of the page, in reading order; from 0."""
+    block: int
+    """The paragraph that the line belongs to; from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +36,56 @@ class Page:
     number: int
     """From 1."""
     text: str
+    """Of a page with words: those, see `text_of`."""
     source: Source
+    """OCR where any of its words comes from there."""
     confidence: float | None
     """Mean of the words' confidence, 0 to 1; None without words."""
-    width: float
-    """Points, as displayed."""
-    height: float
+    width: float | None
+    """Points, as displayed; None where the format knows no such thing."""
+    height: float | None
     rotation: int
     """Degrees clockwise that the stored page was turned to be displayed: 0, 90, 180 or 270."""
     language: str
     words: tuple[Word, ...] = ()
+    warnings: tuple[WarningCode, ...] = ()
+
+
+def text_of(words: Sequence[Word]) -> str:
+    """Words of a line parted by a space, lines by a newline, blocks by an empty line."""
+    if not words:
+        return ""
+    return words[0].text + "".join(_gap(before, word) + word.text for before, word in pairwise(words))
+
+
+def source_of(words: Sequence[Word], *, otherwise: Source) -> Source:
+    """`otherwise`: how a page without words was read."""
+    if not words:
+        return otherwise
+    return Source.OCR if any(word.source is Source.OCR for word in words) else Source.TEXT_LAYER
+
+
+def confidence_of(words: Sequence[Word]) -> float | None:
+    return round(sum(word.confidence for word in words) / len(words), 4) if words else None
+
+
+def chosen(pages: str | None, *, page_count: int) -> list[int]:
+    """The numbers that `1-3,7` names, in order; None names all.
+
+    Raises DocumentFault (empty) where the file has none of them.
+    """
+    if pages is None:
+        return list(range(1, page_count + 1))
+    numbers: set[int] = set()
+    for part in pages.split(","):
+        first, _, last = part.partition("-")
+        numbers.update(range(max(int(first), 1), min(int(last or first), page_count) + 1))
+    if not numbers:
+        raise DocumentFault("empty", f"The document has {page_count} pages, and none of those asked for ({pages}).")
+    return sorted(numbers)
+
+
+def _gap(before: Word, word: Word) -> str:
+    if before.block != word.block:
+        return "\n\n"
+    return " " if before.line == word.line else "\n"

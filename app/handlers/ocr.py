@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
@@ -12,15 +13,14 @@ from app.domain.ids import DocumentId
 from app.domain.jobs import JobError, Progress
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome
-from app.domain.pages import Page
+from app.domain.pages import chosen
+from app.domain.warnings import of_pages
 from app.handlers.copies import local_copy
+from app.handlers.drafting import Drafting
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 from app.ports.handlers import Reporter
 from app.ports.ocr import Mode, Recognizer
-
-MOST_WORDS = 1_000_000
-"""Of a document, which is held whole until its pages are written together: some 400 MB."""
 
 
 class OcrPayload(BaseModel):
@@ -29,6 +29,8 @@ class OcrPayload(BaseModel):
     mode: Mode = Mode.AUTO
     language: str | None = None
     """None: the document's."""
+    pages: str | None = None
+    """`1-3,7`: the others stay as they are. None: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,37 +42,43 @@ class OcrHandler:
 
     async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
         payload = OcrPayload.model_validate(job.payload)
-        document = await self._document(job)
+        document, drafted = await self._found(job)
         if document is None:
             return Fail(JobError(code="internal", message="the document was deleted"))
-        pages = await self._read(document, payload, reporter)
-
-        async def apply(tx: Tx) -> None:
-            await tx.pages.replace(document.id, pages)
-            await tx.documents.set_page_count(document.id, len(pages))
-
-        return Done(apply)
-
-    async def _document(self, job: ClaimedJob) -> Document | None:
-        async with self.database.begin(job.lease.tenant_id) as tx:
-            return None if job.document_id is None else await tx.documents.get(DocumentId(job.document_id))
-
-    async def _read(self, document: Document, payload: OcrPayload, reporter: Reporter) -> list[Page]:
         language = payload.language or document.language
-        pages: list[Page] = []
         async with (
             local_copy(self._bytes(document)) as path,
             self.recognizer.open(path, media_type=document.media_type, language=language, mode=payload.mode) as file,
         ):
-            reporter.report(Progress(done=0, total=file.page_count, unit="page"))
-            words = 0
-            async for page in file.pages():
-                pages.append(page)
-                words += len(page.words)
-                if words > MOST_WORDS:
-                    raise DocumentFault("too_large", f"the document has more than {MOST_WORDS:,} words: split it")
-                reporter.report(Progress(done=len(pages), total=file.page_count, unit="page"))
-        return pages
+            wanted = chosen(payload.pages, page_count=file.page_count)
+            drafting = Drafting(
+                self.database,
+                job.lease,
+                language=language,
+                total=len(wanted),
+                drafted=sum(number in drafted for number in wanted),
+            )
+            reporter.report(_progress(drafting))
+            async with aclosing(file.pages(number for number in wanted if number not in drafted)) as pages:
+                async for read in pages:
+                    await drafting.take(read)
+                    reporter.report(_progress(drafting))
+
+        async def apply(tx: Tx) -> None:
+            await tx.pages.replace(
+                document.id, drafting.in_hand, drafts_of=job.lease.job_id, keep_others=payload.pages is not None
+            )
+            warnings = [*file.warnings, *of_pages(await tx.pages.warnings(document.id))]
+            await tx.documents.set_read(document.id, page_count=file.page_count, warnings=warnings)
+
+        return Done(apply)
+
+    async def _found(self, job: ClaimedJob) -> tuple[Document | None, frozenset[int]]:
+        """The document, and the pages that earlier attempts have read."""
+        async with self.database.begin(job.lease.tenant_id) as tx:
+            if job.document_id is None:
+                return None, frozenset()
+            return await tx.documents.get(DocumentId(job.document_id)), await tx.pages.drafted(job.lease.job_id)
 
     async def _bytes(self, document: Document) -> AsyncIterator[bytes]:
         """Those that were uploaded and checked, or none that a reader gets to see as a whole."""
@@ -83,3 +91,7 @@ class OcrHandler:
             raise FileNotFoundError("the document's bytes are not in the blob store") from None
         if digest.hexdigest() != document.sha256:
             raise DocumentFault("corrupt", "the stored bytes are not those that were uploaded: upload them again")
+
+
+def _progress(drafting: Drafting) -> Progress:
+    return Progress(done=drafting.done, total=drafting.total, unit="page")

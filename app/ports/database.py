@@ -1,6 +1,6 @@
 """The store, behind one door: a transaction that is clamped to a tenant before its first statement."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Protocol
@@ -9,9 +9,10 @@ from app.domain.documents import Cursor, Document, DocumentStatus
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId
 from app.domain.jobs import Attempt, Job, JobState, NewJob
 from app.domain.keys import ApiKey
-from app.domain.leases import Settlement
+from app.domain.leases import Lease, Settlement
 from app.domain.pages import Page
 from app.domain.tenants import Limits, Tenant, TenantState
+from app.domain.warnings import DocumentWarning, WarningCode
 
 
 class Database(Protocol):
@@ -115,7 +116,9 @@ class Documents(Protocol):
         """Newest first; `before` is the last document of the previous page."""
         ...
 
-    async def set_page_count(self, document_id: DocumentId, page_count: int) -> bool:
+    async def set_read(
+        self, document_id: DocumentId, *, page_count: int, warnings: Sequence[DocumentWarning] = ()
+    ) -> bool:
         """Say that the text is there; False when the document is gone."""
         ...
 
@@ -125,8 +128,29 @@ class Documents(Protocol):
 
 
 class Pages(Protocol):
-    async def replace(self, document_id: DocumentId, pages: Sequence[Page]) -> None:
-        """The document has exactly these pages from now on. Raises NotFound when there is no such document."""
+    async def replace(
+        self,
+        document_id: DocumentId,
+        new: Sequence[Page],
+        *,
+        drafts_of: JobId | None = None,
+        keep_others: bool = False,
+    ) -> None:
+        """The document has these pages from now on, and those that the job drafted, which are drafts no longer.
+
+        `keep_others`: and those it had under other numbers. Raises NotFound when there is no such document.
+        """
+        ...
+
+    async def draft(self, lease: Lease, new: Sequence[Page]) -> bool:
+        """Keep what an attempt has read so far, for the next one; False when the lease is lost.
+
+        A page that was drafted before stays as it is.
+        """
+        ...
+
+    async def drafted(self, job_id: JobId) -> frozenset[int]:
+        """The numbers of the job's drafts."""
         ...
 
     async def all(self, document_id: DocumentId) -> list[Page]:
@@ -135,6 +159,14 @@ class Pages(Protocol):
 
     async def get(self, document_id: DocumentId, number: int) -> Page | None:
         """With its words."""
+        ...
+
+    async def some(self, document_id: DocumentId, *, after: int, limit: int) -> list[Page]:
+        """With their words, in order, from the first number beyond `after`."""
+        ...
+
+    async def warnings(self, document_id: DocumentId) -> Mapping[int, Sequence[WarningCode]]:
+        """Of the pages that have any, by their numbers."""
         ...
 
 

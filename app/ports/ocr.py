@@ -1,41 +1,54 @@
-"""The recognition port: a file in, pages out, one at a time."""
+"""The recognition port: a file in, pages out, each as soon as it is read."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from app.domain.errors import DocumentFault
 from app.domain.pages import Page
+from app.domain.warnings import DocumentWarning
 
 
 class Mode(StrEnum):
     """Which pages are read by OCR."""
 
     AUTO = "auto"
-    """Those without a usable text layer."""
+    """Those, or parts of those, that have no text of their own to be trusted."""
     FORCE = "force"
     """All."""
     SKIP = "skip"
     """None: the text layer or nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A page that can't be read, in a file that can."""
+
+    number: int
+    fault: DocumentFault
+
+
 class OpenFile(Protocol):
     """One file, open for reading page by page."""
 
     page_count: int
+    warnings: Sequence[DocumentWarning]
+    """About the file as a whole."""
 
-    def pages(self, numbers: range | None = None) -> AsyncIterator[Page]:
-        """Each page in order, as soon as it is read; `numbers` (from 1) restricts them.
+    def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | Unreadable]:
+        """These pages, by default all, as soon as they are read: in any order, for several are read at a time.
 
-        Raises DocumentFault where the file is to blame; ConnectionResetError when recognition was closed under it.
+        Raises ConnectionResetError when recognition was closed under it.
         """
         ...
 
 
 class Recognizer(Protocol):
     def open(self, path: Path, *, media_type: str, language: str, mode: Mode) -> AbstractAsyncContextManager[OpenFile]:
-        """Open a file for reading; leaving the context frees the reader, and ends it if it is still at work.
+        """Open a file for reading; leaving the context frees its readers, and ends those that are still at work.
 
         Cancelling the task that reads ends the work at once.
         Raises DocumentFault (encrypted, corrupt, empty, too_many_pages, too_large, unsupported, timeout).

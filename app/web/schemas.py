@@ -1,6 +1,5 @@
 """What goes over the wire, as the API's contract names it."""
 
-import json
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -12,11 +11,9 @@ from app.domain.documents import Document, DocumentStatus, status
 from app.domain.jobs import Attempt, AttemptOutcome, Job, JobState
 from app.domain.keys import Scope
 from app.domain.pages import Page, Source
+from app.domain.warnings import WarningCode
 from app.ports.ocr import Mode
 from app.services.uploads import JobRequest
-
-NESTING = 100
-"""Levels of JSON that are kept; the encoder of answers gives up at 255."""
 
 
 def in_utc(moment: datetime) -> datetime:
@@ -47,12 +44,17 @@ class Problem(BaseModel):
     errors: list[FieldFault] | None = None
 
 
+PAGES = r"^\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*$"
+"""Numbers and ranges of pages, from 1."""
+
+
 class OcrRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     kind: Literal["ocr"]
     language: Annotated[str, Field(pattern="^[a-z]{3}$")] | None = None
     mode: Mode = Mode.AUTO
+    pages: Annotated[str, Field(max_length=200, pattern=PAGES, examples=["1-3,7"])] | None = None
 
     def to_domain(self) -> JobRequest:
         payload = self.model_dump(mode="json", exclude={"kind"}, exclude_none=True)
@@ -120,6 +122,12 @@ class JobList(BaseModel):
     next_cursor: str | None
 
 
+class WarningBody(BaseModel):
+    code: WarningCode
+    detail: str
+    pages: list[int]
+
+
 class DocumentBody(BaseModel):
     id: UUID
     filename: str
@@ -130,6 +138,7 @@ class DocumentBody(BaseModel):
     language: str
     metadata: dict[str, Any]
     status: DocumentStatus
+    warnings: list[WarningBody]
     deduplicated: bool
     created_at: datetime
     jobs: list[JobBody]
@@ -146,6 +155,7 @@ class DocumentBody(BaseModel):
             language=document.language,
             metadata=dict(document.metadata),
             status=status(document, of_it),
+            warnings=[WarningBody.model_validate(warning, from_attributes=True) for warning in document.warnings],
             deduplicated=deduplicated,
             created_at=document.created_at,
             jobs=[JobBody.of(job) for job in of_it],
@@ -161,6 +171,9 @@ class WordBody(BaseModel):
     text: str
     box: tuple[float, float, float, float]
     confidence: float
+    source: Source
+    line: int
+    block: int
 
 
 class PageBody(BaseModel):
@@ -168,10 +181,11 @@ class PageBody(BaseModel):
     text: str
     source: Source
     confidence: float | None
-    width: float
-    height: float
+    width: float | None
+    height: float | None
     rotation: int
     language: str
+    warnings: list[WarningCode]
 
     @classmethod
     def of(cls, page: Page) -> "PageBody":
@@ -207,27 +221,3 @@ class MeBody(BaseModel):
             scopes=sorted(caller.scopes),
             limits=LimitsBody.model_validate(caller.allowance, from_attributes=True),
         )
-
-
-def parse_json(text: str) -> object:
-    """Strict JSON: no NaN, and nothing that the database or an answer can't hold. Raises ValueError."""
-
-    def refuse(constant: str) -> object:
-        raise ValueError(f"{constant} is not JSON")
-
-    try:
-        value: object = json.loads(text, parse_constant=refuse)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if not _fits(value, NESTING):
-        raise ValueError(f"it is nested more than {NESTING} levels deep")
-    if "\\u0000" in text or "\x00" in text:
-        raise ValueError("a NUL character can't be stored")
-    # A lone surrogate and 1e999 (infinity) pass json.loads, and the database accepts neither.
-    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    return value
-
-
-def _fits(value: object, levels: int) -> bool:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels > 0 and all(_fits(part, levels - 1) for part in parts)

@@ -48,7 +48,7 @@ CALLS: dict[str, Call] = {
     "keys.touch": lambda tx, ids: tx.keys.touch(ids.key),
     "documents.get": lambda tx, ids: tx.documents.get(ids.document),
     "documents.with_bytes": lambda tx, ids: tx.documents.with_bytes(ids.sha256),
-    "documents.set_page_count": lambda tx, ids: tx.documents.set_page_count(ids.document, 7),
+    "documents.set_read": lambda tx, ids: tx.documents.set_read(ids.document, page_count=7),
     "documents.remove": lambda tx, ids: tx.documents.remove(ids.document),
     "pages.replace": lambda tx, ids: tx.pages.replace(ids.document, [new_page()]),
     "pages.replace with none": lambda tx, ids: tx.pages.replace(ids.document, []),

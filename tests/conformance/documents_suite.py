@@ -43,7 +43,7 @@ class DocumentsSuite:
         async with rig.database.begin(tenant) as tx:
             assert await tx.documents.get(DocumentId(uuid7())) is None
             assert await tx.documents.with_bytes("0" * 64) is None
-            assert not await tx.documents.set_page_count(DocumentId(uuid7()), 1)
+            assert not await tx.documents.set_read(DocumentId(uuid7()), page_count=1)
             assert not await tx.documents.remove(DocumentId(uuid7()))
 
     async def test_the_same_bytes_are_one_document_within_a_tenant(self, rig: Rig) -> None:
@@ -139,7 +139,7 @@ class DocumentsSuite:
         # Ready stays ready while more is done with it.
         await rig.enqueue(tenant, document_id=ready.id, kind="extract")
         async with rig.database.begin(tenant) as tx:
-            assert await tx.documents.set_page_count(ready.id, 3)
+            assert await tx.documents.set_read(ready.id, page_count=3)
         found = {status: set(await listed(rig, tenant, status=status)) for status in DocumentStatus}
         assert found == {
             DocumentStatus.PROCESSING: {processing.id, running.id},
@@ -151,7 +151,7 @@ class DocumentsSuite:
         tenant = await rig.tenant()
         document = await rig.document(tenant)
         async with rig.database.begin(tenant) as tx:
-            assert await tx.documents.set_page_count(document.id, 12)
+            assert await tx.documents.set_read(document.id, page_count=12)
         async with rig.database.begin(tenant) as tx:
             found = await tx.documents.get(document.id)
         assert found is not None

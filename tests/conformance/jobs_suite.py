@@ -224,7 +224,7 @@ class JobsSuite:
         async with rig.database.begin(tenant) as tx:
             assert await tx.jobs.settle(done(lease))
             await tx.pages.replace(document.id, [new_page()])
-            assert await tx.documents.set_page_count(document.id, 1)
+            assert await tx.documents.set_read(document.id, page_count=1)
         assert (await rig.again(job)).state is JobState.DONE
         assert len(await rig.pages(document)) == 1
         assert [attempt.outcome for attempt in await rig.attempts(job)] == [AttemptOutcome.DONE]

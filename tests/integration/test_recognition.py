@@ -12,6 +12,7 @@ from app.adapters.ocr.recognizer import ProcessRecognizer
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source
 from app.ports.ocr import Mode, Recognizer
+from tests.support import reading
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, encrypted_pdf, pdf
 
 PDF, PNG, TIFF, JPEG = "application/pdf", "image/png", "image/tiff", "image/jpeg"
@@ -40,8 +41,7 @@ def written(tmp_path: Path) -> Written:
 
 
 async def pages_of(recognizer: Recognizer, path: Path, *, media_type: str = PDF, mode: Mode = Mode.AUTO) -> list[Page]:
-    async with recognizer.open(path, media_type=media_type, language="eng", mode=mode) as file:
-        return [page async for page in file.pages()]
+    return await reading.pages_of(recognizer, path, media_type=media_type, mode=mode)
 
 
 def has_sentence(page: Page) -> bool:
@@ -49,6 +49,8 @@ def has_sentence(page: Page) -> bool:
 
 
 def lies_on_page(page: Page) -> bool:
+    assert page.width is not None
+    assert page.height is not None
     return all(
         0 <= x0 < x1 <= page.width and 0 <= y0 < y1 <= page.height
         for x0, y0, x1, y1 in (word.box for word in page.words)
@@ -155,7 +157,10 @@ async def test_a_photo_is_displayed_as_its_exif_says(recognizer: Recognizer, wri
     content = encoded(drawn(SENTENCE).rotate(90, expand=True), "JPEG", exif=exif)
     [page] = await pages_of(recognizer, written(content), media_type=JPEG)
     assert has_sentence(page)
-    assert (page.rotation, page.width > page.height) == (90, True)
+    assert page.rotation == 90
+    assert page.width is not None
+    assert page.height is not None
+    assert page.width > page.height
 
 
 @pytest.mark.parametrize("ink", ["black", "white"])

@@ -20,8 +20,8 @@ from app.adapters.ocr.process import ChildProcess
 from app.adapters.ocr.recognizer import ProcessRecognizer
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page
-from app.ports.ocr import Mode
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
+from tests.support.reading import pages_of
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 15
@@ -54,8 +54,7 @@ def text_pdf(tmp_path: Path) -> Path:
 
 async def read(recognizer: ProcessRecognizer, path: Path) -> list[Page]:
     media_type = "application/pdf" if path.suffix == ".pdf" else "image/png"
-    async with recognizer.open(path, media_type=media_type, language="eng", mode=Mode.AUTO) as file:
-        return [page async for page in file.pages()]
+    return await pages_of(recognizer, path, media_type=media_type)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -27,7 +27,10 @@ async def furnished(cloned: Cloned, engine: Engine) -> Rig:
         await rig.key(tenant)
         document = await rig.document(tenant)
         job = await rig.enqueue(tenant, document_id=document.id)
-        assert await rig.leases.settle([done(await rig.lease(job))]) == [True]
+        lease = await rig.lease(job)
+        async with rig.database.begin(tenant) as tx:
+            assert await tx.pages.draft(lease, [new_page()])
+        assert await rig.leases.settle([done(lease)]) == [True]
         async with rig.database.begin(tenant) as tx:
             await tx.pages.replace(document.id, [new_page()])
         async with administer(cloned.admin_url) as admin:

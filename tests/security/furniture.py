@@ -89,7 +89,7 @@ class House:
         await self.rig.settle(done(await self.rig.lease(ended)))
         async with self.rig.database.begin(tenant_id) as tx:
             await tx.pages.replace(document.id, [new_page(text=f"Dear {tenant_id}")])
-            await tx.documents.set_page_count(document.id, 1)
+            await tx.documents.set_read(document.id, page_count=1)
         queued = await self.rig.enqueue(tenant_id, document_id=document.id, dedup_key=uuid7().hex)
         return Furniture(tenant_id=tenant_id, content=content, document=document, done=ended, queued=queued)
 

@@ -20,6 +20,7 @@ PLAIN: dict[str, tuple[object, ...]] = {
     "metadata": ("{}",),
     "language": ("eng",),
     "mode": ("auto",),
+    "pages": ("1-3",),
 }
 """Parameters that name nothing of anybody's, with values to try; None leaves it out."""
 

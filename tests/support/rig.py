@@ -194,7 +194,9 @@ def new_page(number: int = 1, *, text: str = "Dear Sir") -> Page:
         height=792.0,
         rotation=90,
         language="eng",
-        words=(Word(text=text, box=(72.0, 72.5, 144.25, 90.0), confidence=0.75),),
+        words=(
+            Word(text=text, box=(72.0, 72.5, 144.25, 90.0), confidence=0.75, source=Source.TEXT_LAYER, line=2, block=1),
+        ),
     )
 
 

@@ -54,7 +54,7 @@ async def never_ends(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
 def writes_pages(document: DocumentId, *texts: str) -> Callable[[Tx], Awaitable[None]]:
     async def apply(tx: Tx) -> None:
         await tx.pages.replace(document, [new_page(number + 1, text=text) for number, text in enumerate(texts)])
-        await tx.documents.set_page_count(document, len(texts))
+        await tx.documents.set_read(document, page_count=len(texts))
 
     return apply
 

@@ -9,10 +9,10 @@ from app.adapters.ocr import wire
 from app.adapters.ocr.deskew import tilt
 from app.adapters.ocr.geometry import check_pixels, clipped, displayed, render_dpi, turned_back
 from app.adapters.ocr.scrub import is_junk, scrubbed
-from app.adapters.ocr.tesseract import Found, as_text
 from app.adapters.ocr.text_layer import is_trustworthy
 from app.domain.errors import DocumentFault
-from app.domain.pages import Page, Source, Word
+from app.domain.pages import Page, Source, Word, text_of
+from app.domain.warnings import WarningCode
 from tests.support.papers import SENTENCE, drawn
 
 LETTER = (0.0, 0.0, 612.0, 792.0)
@@ -135,12 +135,13 @@ def test_junk_is_what_no_reader_would_see(character: str, *, junk: bool) -> None
 
 
 def test_words_are_joined_by_spaces_lines_and_paragraphs() -> None:
-    places = [("1", "1", "1"), ("1", "1", "1"), ("1", "1", "2"), ("1", "2", "1"), ("2", "1", "1")]
+    places = [(0, 0), (0, 0), (0, 1), (1, 2), (2, 3)]
     words = [
-        Found(text=text, box=(0, 0, 1, 1), confidence=1, paragraph=(block, paragraph), line=line)
-        for text, (block, paragraph, line) in zip("abcde", places, strict=True)
+        Word(text=text, box=(0, 0, 1, 1), confidence=1, source=Source.OCR, line=line, block=block)
+        for text, (block, line) in zip("abcde", places, strict=True)
     ]
-    assert as_text(words) == "a b\nc\n\nd\n\ne"
+    assert text_of(words) == "a b\nc\n\nd\n\ne"
+    assert text_of([]) == ""
 
 
 def test_a_page_crosses_the_pipe_unchanged() -> None:
@@ -153,7 +154,8 @@ def test_a_page_crosses_the_pipe_unchanged() -> None:
         height=792.0,
         rotation=90,
         language="eng",
-        words=(Word(text="naïve", box=(1.0, 2.0, 3.0, 4.25), confidence=0.5),),
+        words=(Word(text="naïve", box=(1.0, 2.0, 3.0, 4.25), confidence=0.5, source=Source.OCR, line=3, block=1),),
+        warnings=(WarningCode.LOW_CONFIDENCE,),
     )
     message = wire.read(io.BytesIO(wire.framed(wire.packed(page))))
     assert message is not None

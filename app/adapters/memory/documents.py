@@ -1,5 +1,6 @@
 """Documents in the memory store."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime
@@ -9,6 +10,7 @@ from app.domain.documents import Cursor, Document, DocumentStatus, status
 from app.domain.errors import Conflict
 from app.domain.ids import DocumentId
 from app.domain.text import scrub, scrub_mapping
+from app.domain.warnings import DocumentWarning
 
 
 class MemoryDocuments:
@@ -53,12 +55,14 @@ class MemoryDocuments:
         ]
         return sorted(found, key=_place, reverse=True)[:limit]
 
-    async def set_page_count(self, document_id: DocumentId, page_count: int) -> bool:
+    async def set_read(
+        self, document_id: DocumentId, *, page_count: int, warnings: Sequence[DocumentWarning] = ()
+    ) -> bool:
         documents = (await self._session.writing()).documents
         document = documents.get(document_id)
         if document is None:
             return False
-        documents[document_id] = replace(document, page_count=page_count)
+        documents[document_id] = replace(document, page_count=page_count, warnings=tuple(map(_told, warnings)))
         return True
 
     async def remove(self, document_id: DocumentId) -> bool:
@@ -69,6 +73,7 @@ class MemoryDocuments:
         for job_id in [row.job.id for row in tables.jobs.values() if row.job.document_id == document_id]:
             del tables.jobs[job_id]
             tables.attempts.pop(job_id, None)
+            tables.drafts.pop(job_id, None)
         return True
 
 
@@ -86,6 +91,10 @@ def _status(tables: Tables, document: Document) -> DocumentStatus:
 
 def _between(document: Document, *, after: datetime | None, before: datetime | None) -> bool:
     return (after is None or after < document.created_at) and (before is None or document.created_at < before)
+
+
+def _told(warning: DocumentWarning) -> DocumentWarning:
+    return replace(warning, detail=scrub(warning.detail))
 
 
 def _scrubbed(document: Document) -> Document:

@@ -38,6 +38,7 @@ class Tables:
     keys: dict[KeyId, ApiKey] = field(default_factory=dict)
     documents: dict[DocumentId, Document] = field(default_factory=dict)
     pages: dict[DocumentId, tuple[Page, ...]] = field(default_factory=dict)
+    drafts: dict[JobId, dict[int, Page]] = field(default_factory=dict)
     jobs: dict[JobId, JobRow] = field(default_factory=dict)
     attempts: dict[JobId, tuple[Attempt, ...]] = field(default_factory=dict)
 
@@ -47,6 +48,7 @@ class Tables:
             keys=dict(self.keys),
             documents=dict(self.documents),
             pages=dict(self.pages),
+            drafts=dict(self.drafts),
             jobs=dict(self.jobs),
             attempts=dict(self.attempts),
         )
@@ -54,7 +56,7 @@ class Tables:
     def clear(self) -> None:
         """What the cascade from a removed tenant does in a database."""
         self.tenant = None
-        for rows in (self.keys, self.documents, self.pages, self.jobs, self.attempts):
+        for rows in (self.keys, self.documents, self.pages, self.drafts, self.jobs, self.attempts):
             rows.clear()
 
     def counts(self) -> dict[str, int]:
@@ -63,6 +65,7 @@ class Tables:
             "api_keys": len(self.keys),
             "documents": len(self.documents),
             "pages": sum(len(pages) for pages in self.pages.values()),
+            "drafts": sum(len(pages) for pages in self.drafts.values()),
             "jobs": len(self.jobs),
             "job_attempts": sum(len(attempts) for attempts in self.attempts.values()),
         }

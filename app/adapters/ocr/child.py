@@ -56,7 +56,7 @@ class Desk:
                 "too_many_pages", f"A file may have {self._max_pages} pages: split it and upload the parts."
             )
         self._file = file
-        return {"page_count": file.page_count}
+        return {"page_count": file.page_count, "warnings": wire.packed_warnings(file.warnings)}
 
     def _page(self, number: int, *, mode: Mode) -> wire.Message:
         if self._file is None:

@@ -20,6 +20,7 @@ from app.adapters.ocr.scan import read_scan
 from app.adapters.ocr.tesseract import Tesseract
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source
+from app.domain.warnings import DocumentWarning
 from app.ports.ocr import Mode
 
 ASSUMED_DPI = 200
@@ -51,6 +52,7 @@ class ImageFile:
     def __init__(self, path: Path, *, engine: Tesseract, language: str, max_pages: int) -> None:
         self._engine = engine
         self._language = language
+        self.warnings: list[DocumentWarning] = []
         self._stream = path.open("rb")
         Image.MAX_IMAGE_PIXELS = MAX_PIXELS
         try:

@@ -1,12 +1,13 @@
 """The engine that reads nothing: pages without text, at no cost and without child processes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.domain.pages import Page, Source
-from app.ports.ocr import Mode, OpenFile
+from app.domain.warnings import DocumentWarning
+from app.ports.ocr import Mode, OpenFile, Unreadable
 
 _A4 = (595.28, 841.89)
 
@@ -37,8 +38,9 @@ class NullRecognizer:
 class _Blank:
     page_count: int
     language: str
+    warnings: Sequence[DocumentWarning] = ()
 
-    async def pages(self, numbers: range | None = None) -> AsyncIterator[Page]:
+    async def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | Unreadable]:
         for number in range(1, self.page_count + 1) if numbers is None else numbers:
             if 1 <= number <= self.page_count:
                 yield self._page(number)

@@ -14,7 +14,8 @@ from app.adapters.ocr.scan import read_scan
 from app.adapters.ocr.tesseract import Tesseract
 from app.adapters.ocr.text_layer import TextLayer, is_trustworthy, text_layer
 from app.domain.errors import DocumentFault
-from app.domain.pages import Page, Source
+from app.domain.pages import Page, Source, text_of
+from app.domain.warnings import DocumentWarning
 from app.ports.ocr import Mode
 
 _MOST_OBJECTS = 20_000
@@ -34,6 +35,7 @@ class PdfFile:
         except pypdfium2.PdfiumError as error:
             raise _why_not_opened(path, error) from error
         self.page_count = len(self._document)
+        self.warnings: list[DocumentWarning] = []
 
     def read(self, number: int, *, mode: Mode) -> Page:
         try:
@@ -74,7 +76,7 @@ class PdfFile:
     def _carried(self, page: pypdfium2.PdfPage, layer: TextLayer, *, number: int) -> Page:
         return Page(
             number=number,
-            text=layer.text,
+            text=text_of(layer.words),
             source=Source.TEXT_LAYER,
             confidence=1.0 if layer.words else None,
             width=round(page.get_width(), 2),

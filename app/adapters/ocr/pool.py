@@ -42,6 +42,12 @@ class Pool:
         self._birth = asyncio.Lock()
         """Held from before a child exists until `close` could find it."""
         self._closed = False
+        self._waiting = 0
+
+    @property
+    def is_wanted(self) -> bool:
+        """Somebody waits for a seat."""
+        return self._waiting > 0
 
     async def start(self) -> None:
         """Have every child ready: the first job is then no slower than the next."""
@@ -66,12 +72,29 @@ class Pool:
     @asynccontextmanager
     async def seat(self) -> AsyncIterator[Seat]:
         """Waits for a seat. A child still at work when it is left is killed, others clear their desk."""
-        async with self._seats:
-            seat = Seat(self)
-            try:
-                yield seat
-            finally:
-                await self._vacate(seat)
+        self._waiting += 1
+        try:
+            await self._seats.acquire()
+        finally:
+            self._waiting -= 1
+        seat = Seat(self)
+        try:
+            yield seat
+        finally:
+            await self.give_back(seat)
+
+    async def spare(self) -> Seat | None:
+        """One more seat, to be given back as soon as the pool is wanted; None where all are taken."""
+        if self._seats.locked():
+            return None
+        await self._seats.acquire()
+        return Seat(self)
+
+    async def give_back(self, seat: Seat) -> None:
+        try:
+            await self._vacate(seat)
+        finally:
+            self._seats.release()
 
     async def hire(self) -> ChildProcess:
         while self._idle:

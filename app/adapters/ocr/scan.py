@@ -1,13 +1,14 @@
 """A picture of a page, read: levelled, recognised, and its words put where they lie on the picture."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from PIL import Image
 
 from app.adapters.ocr.deskew import tilt
 from app.adapters.ocr.geometry import MAX_PIXELS, MAX_SIDE, clipped, scaled, turned_back
-from app.adapters.ocr.tesseract import Found, Tesseract, as_text
-from app.domain.pages import Page, Source, Word
+from app.adapters.ocr.tesseract import Found, Tesseract
+from app.domain.pages import Page, Source, Word, confidence_of, text_of
 
 _WHITE = 255
 
@@ -25,25 +26,31 @@ def read_scan(
     """The page of `size` points that the grey `image` shows."""
     found = _recognised(engine, image, language=language, dpi=dpi)
     width, height = size
-    x, y = width / image.width, height / image.height
+    words = tuple(_on_page(found, image=image, width=width, height=height))
     return Page(
         number=number,
-        text=as_text(found),
+        text=text_of(words),
         source=Source.OCR,
-        confidence=round(sum(word.confidence for word in found) / len(found), 4) if found else None,
+        confidence=confidence_of(words),
         width=round(width, 2),
         height=round(height, 2),
         rotation=rotation,
         language=language,
-        words=tuple(
-            Word(
-                text=word.text,
-                box=clipped(scaled(word.box, x=x, y=y), width=width, height=height),
-                confidence=word.confidence,
-            )
-            for word in found
-        ),
+        words=words,
     )
+
+
+def _on_page(found: list[Found], *, image: Image.Image, width: float, height: float) -> Iterator[Word]:
+    x, y = width / image.width, height / image.height
+    for word in found:
+        yield Word(
+            text=word.text,
+            box=clipped(scaled(word.box, x=x, y=y), width=width, height=height),
+            confidence=word.confidence,
+            source=Source.OCR,
+            line=word.line,
+            block=word.block,
+        )
 
 
 def _recognised(engine: Tesseract, image: Image.Image, *, language: str, dpi: int) -> list[Found]:

@@ -27,8 +27,10 @@ class Found:
     box: Box
     """Pixels of the image."""
     confidence: float
-    paragraph: tuple[str, str]
-    line: str
+    line: int
+    """Of the page, from 0."""
+    block: int
+    """The paragraph, from 0."""
 
 
 class Tesseract:
@@ -60,24 +62,10 @@ class Tesseract:
             api.Clear()
 
 
-def as_text(words: list[Found]) -> str:
-    """Words of a line parted by a space, lines by a newline, paragraphs by an empty line."""
-    parts: list[str] = []
-    for before, word in zip([None, *words], words, strict=False):
-        parts.append(_gap(before, word) + word.text)
-    return "".join(parts)
-
-
-def _gap(before: Found | None, word: Found) -> str:
-    if before is None:
-        return ""
-    if before.paragraph != word.paragraph:
-        return "\n\n"
-    return " " if before.line == word.line else "\n"
-
-
 def _parsed(tsv: str) -> Iterator[Found]:
     """Columns: level, page, block, paragraph, line, word, left, top, width, height, confidence, text."""
+    lines: dict[tuple[str, ...], int] = {}
+    blocks: dict[tuple[str, ...], int] = {}
     for row in tsv.split("\n"):
         fields = row.split("\t")
         if len(fields) < _TSV_COLUMNS or fields[0] != _WORD_LEVEL or not (text := scrubbed(fields[11]).strip()):
@@ -87,6 +75,6 @@ def _parsed(tsv: str) -> Iterator[Found]:
             text=text,
             box=(left, top, left + width, top + height),
             confidence=round(min(max(float(fields[10]) / 100, 0), 1), 4),
-            paragraph=(fields[2], fields[3]),
-            line=fields[4],
+            line=lines.setdefault(tuple(fields[2:5]), len(lines)),
+            block=blocks.setdefault(tuple(fields[2:4]), len(blocks)),
         )

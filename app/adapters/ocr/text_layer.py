@@ -10,7 +10,7 @@ import pypdfium2.raw as pdfium
 from app.adapters.ocr.geometry import Box, around, clipped, displayed
 from app.adapters.ocr.scrub import is_junk, scrubbed
 from app.domain.errors import DocumentFault
-from app.domain.pages import Word
+from app.domain.pages import Source, Word
 
 FEWEST_CHARACTERS = 25
 """Fewer are as likely a page number or a stamp as the page's text."""
@@ -27,7 +27,6 @@ _HYPHENS = frozenset("\x02\ufffe")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextLayer:
-    text: str
     words: tuple[Word, ...]
     characters: int
     """On the part of the page that is displayed, white space included."""
@@ -63,9 +62,7 @@ def text_layer(page: pypdfium2.PdfPage, *, width: float, height: float) -> TextL
         shown = [c for c in _characters(textpage, page, count) if _is_on_page(c, width=width, height=height)]
     finally:
         textpage.close()
-    lines = scrubbed("".join(c.text for c in shown)).splitlines()
     return TextLayer(
-        text="\n".join(line.rstrip() for line in lines).strip(),
         words=tuple(_words(shown, width=width, height=height)),
         characters=len(shown),
         junk=sum(is_junk(c.text) for c in shown),
@@ -100,11 +97,24 @@ def _is_on_page(character: _Character, *, width: float, height: float) -> bool:
 def _words(characters: list[_Character], *, width: float, height: float) -> Iterator[Word]:
     letters: list[str] = []
     boxes: list[Box] = []
+    line = 0
+    begun = False
     for character in [*characters, _Character(" ", None)]:
         if character.box is not None:
             letters.append(character.text)
             boxes.append(character.box)
-        elif letters:
+            continue
+        if letters:
             if text := scrubbed("".join(letters)):
-                yield Word(text=text, box=clipped(around(boxes), width=width, height=height), confidence=1.0)
+                yield Word(
+                    text=text,
+                    box=clipped(around(boxes), width=width, height=height),
+                    confidence=1.0,
+                    source=Source.TEXT_LAYER,
+                    line=line,
+                    block=0,
+                )
+                begun = True
             letters, boxes = [], []
+        if character.text == "\n" and begun:
+            line, begun = line + 1, False

@@ -3,9 +3,11 @@
 import json
 import struct
 from asyncio import StreamReader
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from app.domain.pages import Page, Source, Word
+from app.domain.warnings import DocumentWarning, WarningCode
 
 Message = dict[str, Any]
 
@@ -53,13 +55,24 @@ def packed(page: Page) -> Message:
         "height": page.height,
         "rotation": page.rotation,
         "language": page.language,
-        "words": [(word.text, *word.box, word.confidence) for word in page.words],
+        "words": [(word.text, *word.box, word.confidence, word.source, word.line, word.block) for word in page.words],
+        "warnings": page.warnings,
     }
 
 
 def unpacked(message: Message) -> Page:
     words = tuple(
-        Word(text=text, box=(x0, y0, x1, y1), confidence=confidence)
-        for text, x0, y0, x1, y1, confidence in message["words"]
+        Word(text=text, box=(x0, y0, x1, y1), confidence=confidence, source=Source(source), line=line, block=block)
+        for text, x0, y0, x1, y1, confidence, source, line, block in message["words"]
     )
-    return Page(**{**message, "source": Source(message["source"]), "words": words})
+    warnings = tuple(map(WarningCode, message["warnings"]))
+    return Page(**{**message, "source": Source(message["source"]), "words": words, "warnings": warnings})
+
+
+def packed_warnings(warnings: Sequence[DocumentWarning]) -> list[tuple[str, str]]:
+    """Of a file as a whole: they name no pages."""
+    return [(warning.code, warning.detail) for warning in warnings]
+
+
+def unpacked_warnings(packed: Sequence[Sequence[str]]) -> tuple[DocumentWarning, ...]:
+    return tuple(DocumentWarning(code=WarningCode(code), detail=detail) for code, detail in packed)

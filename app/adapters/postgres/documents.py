@@ -1,5 +1,7 @@
 """Documents, and the listing that pages through them."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Row, and_, delete, func, select, tuple_, update
@@ -11,6 +13,7 @@ from app.adapters.postgres.tables import documents, jobs
 from app.domain.documents import Cursor, Document, DocumentStatus
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobState
+from app.domain.warnings import DocumentWarning, WarningCode
 
 
 class PostgresDocuments:
@@ -72,8 +75,11 @@ class PostgresDocuments:
         statement = select(documents).where(and_(*wanted)).order_by(c.created_at.desc(), c.id.desc()).limit(limit)
         return [_document(row) for row in await self._clamped.execute(statement)]
 
-    async def set_page_count(self, document_id: DocumentId, page_count: int) -> bool:
-        statement = update(documents).where(self._own(document_id)).values(page_count=page_count)
+    async def set_read(
+        self, document_id: DocumentId, *, page_count: int, warnings: Sequence[DocumentWarning] = ()
+    ) -> bool:
+        told = [asdict(warning) for warning in warnings]
+        statement = update(documents).where(self._own(document_id)).values(page_count=page_count, warnings=told)
         return (await self._clamped.execute(statement)).rowcount == 1
 
     async def remove(self, document_id: DocumentId) -> bool:
@@ -114,4 +120,8 @@ def _has_status(status: DocumentStatus) -> ColumnElement[bool]:
 
 
 def _document(row: Row[tuple[object, ...]]) -> Document:
-    return Document(**row._asdict())
+    warnings = [
+        DocumentWarning(code=WarningCode(stored["code"]), detail=stored["detail"], pages=tuple(stored["pages"]))
+        for stored in row.warnings
+    ]
+    return Document(**{**row._asdict(), "warnings": tuple(warnings)})

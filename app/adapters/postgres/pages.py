@@ -1,24 +1,40 @@
-"""Pages, with their words as compact arrays: [text, x0, y0, x1, y1, confidence]."""
+"""Pages and drafts, with their words as compact arrays: [text, x0, y0, x1, y1, confidence, line, block, source]."""
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Row, and_, delete, select
+from sqlalchemy import ColumnElement, Row, and_, delete, func, select
 
 from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.faults import known_faults
-from app.adapters.postgres.tables import pages
-from app.domain.ids import DocumentId
+from app.adapters.postgres.tables import drafts, jobs, pages
+from app.domain.ids import DocumentId, JobId
+from app.domain.jobs import JobState
+from app.domain.leases import Lease
 from app.domain.pages import Page, Source, Word
 from app.domain.text import scrub
+from app.domain.warnings import WarningCode
 
-INSERT = """
-insert into daira.pages
-    (tenant_id, document_id, number, text, source, confidence, width, height, rotation, language, words)
-select $1, $2, u.* from unnest($3::int[], $4::text[], $5::text[], $6::float8[], $7::float8[], $8::float8[],
-                               $9::smallint[], $10::text[], $11::text[]::jsonb[]) as u
+# ruff: noqa: S608 - statements put together from the columns' names
+COLUMNS = "number, text, source, confidence, width, height, rotation, language, words, warnings"
+
+INSERT = f"""
+insert into daira.{{table}} (tenant_id, {{owner}}, {COLUMNS})
+select $1, $2, u.number, u.text, u.source, u.confidence, u.width, u.height, u.rotation, u.language, u.words::jsonb,
+       (select coalesce(array_agg(w), '{{{{}}}}') from jsonb_array_elements_text(u.warnings::jsonb) w)
+from unnest($3::int[], $4::text[], $5::text[], $6::float8[], $7::float8[], $8::float8[], $9::smallint[], $10::text[],
+            $11::text[], $12::text[])
+     as u (number, text, source, confidence, width, height, rotation, language, words, warnings)
+"""
+ADD_PAGES = INSERT.format(table="pages", owner="document_id")
+# Two attempts may have read the same page; the first to say so has done the work.
+ADD_DRAFTS = INSERT.format(table="drafts", owner="job_id") + "on conflict do nothing"
+
+MOVE = f"""
+with moved as (delete from daira.drafts where tenant_id = $1 and job_id = $3 returning {COLUMNS})
+insert into daira.pages (tenant_id, document_id, {COLUMNS}) select $1, $2, {COLUMNS} from moved
 """
 
 WORDS_AT_ONCE = 5_000
@@ -29,13 +45,42 @@ class PostgresPages:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
 
-    async def replace(self, document_id: DocumentId, new: Sequence[Page]) -> None:
-        await self._clamped.execute(delete(pages).where(self._of(document_id)))
-        for batch in _batches(new):
-            # Beside the loop: a long document has a million words, and others wait for an answer meanwhile.
-            columns = await asyncio.to_thread(_columns, batch)
-            with known_faults():
-                await self._clamped.call(INSERT, self._tenant_id, document_id, *columns)
+    async def replace(
+        self,
+        document_id: DocumentId,
+        new: Sequence[Page],
+        *,
+        drafts_of: JobId | None = None,
+        keep_others: bool = False,
+    ) -> None:
+        gone = self._of(document_id)
+        if keep_others:
+            drafted = select(drafts.c.number).where(self._drafted(drafts_of))
+            gone = and_(gone, pages.c.number.in_([page.number for page in new]) | pages.c.number.in_(drafted))
+        await self._clamped.execute(delete(pages).where(gone))
+        with known_faults():
+            if drafts_of is not None:
+                await self._clamped.call(MOVE, self._tenant_id, document_id, drafts_of)
+            await self._add(ADD_PAGES, document_id, new)
+
+    async def draft(self, lease: Lease, new: Sequence[Page]) -> bool:
+        # Locked: whoever ends the attempt comes before this, and is seen, or after it.
+        fence = and_(
+            jobs.c.tenant_id == self._tenant_id,
+            jobs.c.id == lease.job_id,
+            jobs.c.attempts == lease.attempt,
+            jobs.c.state == JobState.CLAIMED,
+        )
+        held = await self._clamped.execute(select(jobs.c.id).where(fence).with_for_update(read=True))
+        if held.one_or_none() is None:
+            return False
+        with known_faults():
+            await self._add(ADD_DRAFTS, lease.job_id, new)
+        return True
+
+    async def drafted(self, job_id: JobId) -> frozenset[int]:
+        rows = await self._clamped.execute(select(drafts.c.number).where(self._drafted(job_id)))
+        return frozenset(rows.scalars())
 
     async def all(self, document_id: DocumentId) -> list[Page]:
         columns = [column for column in pages.c if column is not pages.c.words]
@@ -43,21 +88,42 @@ class PostgresPages:
         return [_page(row) for row in await self._clamped.execute(statement)]
 
     async def get(self, document_id: DocumentId, number: int) -> Page | None:
-        statement = select(pages).where(self._of(document_id), pages.c.number == number)
-        row = (await self._clamped.execute(statement)).one_or_none()
-        return replace(_page(row), words=tuple(_word(word) for word in row.words)) if row else None
+        pages = await self.some(document_id, after=number - 1, limit=1)
+        return pages[0] if pages and pages[0].number == number else None
+
+    async def some(self, document_id: DocumentId, *, after: int, limit: int) -> list[Page]:
+        wanted = and_(self._of(document_id), pages.c.number > after)
+        statement = select(pages).where(wanted).order_by(pages.c.number).limit(limit)
+        rows = (await self._clamped.execute(statement)).all()
+        return await asyncio.to_thread(lambda: [_with_words(row) for row in rows])
+
+    async def warnings(self, document_id: DocumentId) -> Mapping[int, Sequence[WarningCode]]:
+        found = and_(self._of(document_id), func.cardinality(pages.c.warnings) > 0)
+        rows = await self._clamped.execute(select(pages.c.number, pages.c.warnings).where(found))
+        return {row.number: _codes(row.warnings) for row in rows}
+
+    async def _add(self, statement: str, owner: DocumentId | JobId, new: Sequence[Page]) -> None:
+        for batch in _batches(new):
+            # Beside the loop: a long document has a million words, and others wait for an answer meanwhile.
+            columns = await asyncio.to_thread(_columns, batch)
+            await self._clamped.call(statement, self._tenant_id, owner, *columns)
 
     def _of(self, document_id: DocumentId) -> ColumnElement[bool]:
         return and_(pages.c.tenant_id == self._tenant_id, pages.c.document_id == document_id)
 
+    def _drafted(self, job_id: JobId | None) -> ColumnElement[bool]:
+        return and_(drafts.c.tenant_id == self._tenant_id, drafts.c.job_id == job_id)
+
 
 def _batches(new: Sequence[Page]) -> Iterator[list[Page]]:
     batch: list[Page] = []
+    words = 0
     for page in new:
         batch.append(page)
-        if sum(len(each.words) for each in batch) >= WORDS_AT_ONCE:
+        words += len(page.words)
+        if words >= WORDS_AT_ONCE:
             yield batch
-            batch = []
+            batch, words = [], 0
     if batch:
         yield batch
 
@@ -73,8 +139,13 @@ def _columns(batch: Sequence[Page]) -> list[list[object]]:
         [page.height for page in batch],
         [page.rotation for page in batch],
         [scrub(page.language) for page in batch],
-        [json.dumps([[scrub(word.text), *word.box, word.confidence] for word in page.words]) for page in batch],
+        [json.dumps([_array(word) for word in page.words]) for page in batch],
+        [json.dumps(page.warnings) for page in batch],
     ]
+
+
+def _array(word: Word) -> list[object]:
+    return [scrub(word.text), *word.box, word.confidence, word.line, word.block, word.source]
 
 
 def _page(row: Row[tuple[object, ...]]) -> Page:
@@ -87,14 +158,30 @@ def _page(row: Row[tuple[object, ...]]) -> Page:
         height=row.height,
         rotation=row.rotation,
         language=row.language,
+        warnings=_codes(row.warnings),
     )
 
 
-def _word(stored: list[object]) -> Word:
-    text, x0, y0, x1, y1, confidence = stored
+def _with_words(row: Row[tuple[object, ...]]) -> Page:
+    page = _page(row)
+    return replace(page, words=tuple(_word(word, page) for word in row.words))
+
+
+def _word(stored: list[object], page: Page) -> Word:
+    # Earlier versions stored neither places nor sources.
+    text, x0, y0, x1, y1, confidence, line, block, source = [*stored, 0, 0, page.source][:9]
     return Word(
-        text=str(text), box=(_number(x0), _number(y0), _number(x1), _number(y1)), confidence=_number(confidence)
+        text=str(text),
+        box=(_number(x0), _number(y0), _number(x1), _number(y1)),
+        confidence=_number(confidence),
+        source=Source(str(source)),
+        line=int(_number(line)),
+        block=int(_number(block)),
     )
+
+
+def _codes(stored: Iterable[str]) -> tuple[WarningCode, ...]:
+    return tuple(map(WarningCode, stored))
 
 
 def _number(value: object) -> float:

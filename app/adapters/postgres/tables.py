@@ -1,5 +1,7 @@
 """The tables, as SQLAlchemy Core. Alembic compares them with the migrated schema."""
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -41,6 +43,21 @@ def _belongs_to(table: str, *columns: str, name: str) -> ForeignKeyConstraint:
 
 def _named(table: str) -> CheckConstraint:
     return CheckConstraint("tenant_id <> ''", name=f"{table}_tenant_check")
+
+
+def _page_columns() -> list[Column[Any]]:
+    return [
+        Column("number", Integer, nullable=False),
+        Column("text", StorableText, nullable=False),
+        Column("source", Text, nullable=False),
+        Column("confidence", Float(53)),
+        Column("width", Float(53)),
+        Column("height", Float(53)),
+        Column("rotation", SmallInteger, nullable=False),
+        Column("language", StorableText, nullable=False),
+        Column("words", StorableJson, nullable=False, server_default=text("'[]'")),
+        Column("warnings", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    ]
 
 
 tenants = Table(
@@ -86,6 +103,7 @@ documents = Table(
     Column("language", StorableText, nullable=False),
     Column("metadata", StorableJson, nullable=False, server_default=text("'{}'")),
     Column("page_count", Integer),
+    Column("warnings", StorableJson, nullable=False, server_default=text("'[]'")),
     _time("created_at", "now()"),
     PrimaryKeyConstraint("tenant_id", "id", name="documents_pkey"),
     UniqueConstraint("tenant_id", "sha256", name="documents_bytes_key"),
@@ -99,18 +117,21 @@ pages = Table(
     metadata,
     Column("tenant_id", Text, nullable=False),
     Column("document_id", UUID, nullable=False),
-    Column("number", Integer, nullable=False),
-    Column("text", StorableText, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("confidence", Float(53)),
-    Column("width", Float(53), nullable=False),
-    Column("height", Float(53), nullable=False),
-    Column("rotation", SmallInteger, nullable=False),
-    Column("language", StorableText, nullable=False),
-    Column("words", StorableJson, nullable=False, server_default=text("'[]'")),
+    *_page_columns(),
     PrimaryKeyConstraint("tenant_id", "document_id", "number", name="pages_pkey"),
     _named("pages"),
     _belongs_to("documents", "tenant_id", "document_id", name="pages_document_fkey"),
+)
+
+drafts = Table(
+    "drafts",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("job_id", UUID, nullable=False),
+    *_page_columns(),
+    PrimaryKeyConstraint("tenant_id", "job_id", "number", name="drafts_pkey"),
+    _named("drafts"),
+    _belongs_to("jobs", "tenant_id", "job_id", name="drafts_job_fkey"),
 )
 
 jobs = Table(

@@ -28,8 +28,8 @@ from app.web.schemas import (
     PageBody,
     PageList,
     PageWithWords,
-    parse_json,
 )
+from app.web.strict_json import parse_json
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
 

@@ -1,0 +1,72 @@
+"""One file in front of one child: a crash costs a second try in a fresh child, a hang its timeout."""
+
+from contextlib import suppress
+from datetime import timedelta
+
+import structlog
+
+from app.adapters.ocr import wire
+from app.adapters.ocr.pool import Seat
+from app.adapters.ocr.process import ChildDied, ChildProcess
+from app.domain.errors import DocumentFault
+from app.ports.ocr import Mode
+
+log = structlog.get_logger()
+
+READER_DIED = "reader_died"
+
+
+class Desk:
+    """All calls raise DocumentFault."""
+
+    def __init__(self, seat: Seat, *, opening: wire.Message, timeout: timedelta) -> None:
+        self.seat = seat
+        self._opening = opening
+        self._timeout = timeout
+        self._opened: wire.Message = {}
+        self._opened_in: ChildProcess | None = None
+
+    async def open(self) -> wire.Message:
+        """What there is to say of the file."""
+        await self._tried_twice(None, what="the file")
+        return self._opened
+
+    async def page(self, number: int, *, mode: Mode) -> wire.Message:
+        return await self._tried_twice({"do": "page", "number": number, "mode": mode}, what=f"page {number}")
+
+    async def _tried_twice(self, request: wire.Message | None, *, what: str) -> wire.Message:
+        with suppress(ChildDied):
+            return await self._tried(request, what=what)
+        try:
+            return await self._tried(request, what=what)
+        except ChildDied as death:
+            advice = "save the document anew, or upload its pages as images"
+            raise DocumentFault("corrupt", f"The reader died twice on {what} ({death.how}): {advice}.") from death
+
+    async def _tried(self, request: wire.Message | None, *, what: str) -> wire.Message:
+        try:
+            return await self._answer(request)
+        except ChildDied as death:
+            log.warning(READER_DIED, how=death.how, on=what)
+            raise
+        except TimeoutError as error:
+            limit = f"{self._timeout.total_seconds():g} s"
+            raise DocumentFault(
+                "timeout", f"Reading {what} took over {limit}: simplify or split the document."
+            ) from error
+
+    async def _answer(self, request: wire.Message | None) -> wire.Message:
+        child = await self.seat.child()
+        if child is not self._opened_in:
+            child.files += 1
+            self._opened = _without_fault(await child.ask(self._opening, within=self._timeout))
+            self._opened_in = child
+        if request is None:
+            return {}
+        return _without_fault(await child.ask(request, within=self._timeout))
+
+
+def _without_fault(answer: wire.Message) -> wire.Message:
+    if "fault" in answer:
+        raise DocumentFault(answer["fault"], answer["message"])
+    return answer

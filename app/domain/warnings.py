@@ -1,0 +1,67 @@
+"""What a reader should know about a document that was read all the same."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+MOST_PAGES = 100
+"""Page numbers named in one warning."""
+
+
+class WarningCode(StrEnum):
+    TEXT_LAYER_UNTRUSTED = "text_layer_untrusted"
+    HIDDEN_TEXT = "hidden_text"
+    PAGE_UNREADABLE = "page_unreadable"
+    LOW_CONFIDENCE = "low_confidence"
+    RESOLUTION_REDUCED = "resolution_reduced"
+    ANIMATION_FIRST_FRAME = "animation_first_frame"
+    DOCUMENT_REPAIRED = "document_repaired"
+    XFA_FORM_UNSUPPORTED = "xfa_form_unsupported"
+    HAS_ATTACHMENTS = "has_attachments"
+    SIGNED = "signed"
+    RESTRICTED_PERMISSIONS = "restricted_permissions"
+
+
+DETAILS: Mapping[WarningCode, str] = MappingProxyType(
+    {
+        WarningCode.TEXT_LAYER_UNTRUSTED: "the file's own text is not what the page shows: it was read by OCR instead",
+        WarningCode.HIDDEN_TEXT: "text that a reader of the page can't see was left out",
+        WarningCode.PAGE_UNREADABLE: "the page could not be read and is empty here",
+        WarningCode.LOW_CONFIDENCE: "the page was hard to read: compare its text with its image",
+        WarningCode.RESOLUTION_REDUCED: "the page is so large that it was read at a low resolution",
+        WarningCode.ANIMATION_FIRST_FRAME: "of the animation its first frame was read",
+        WarningCode.DOCUMENT_REPAIRED: "the file was damaged; what could be saved was read",
+        WarningCode.XFA_FORM_UNSUPPORTED: "the form is XFA: only what it shows to ordinary readers was read",
+        WarningCode.HAS_ATTACHMENTS: "files are attached, which were not read: upload them as documents of their own",
+        WarningCode.SIGNED: "the document is signed; a searchable copy of it is not",
+        WarningCode.RESTRICTED_PERMISSIONS: "the document's owner has restricted what may be done with it",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentWarning:
+    code: WarningCode
+    detail: str
+    pages: tuple[int, ...] = ()
+    """Numbers, from 1, of the first MOST_PAGES pages concerned; empty: the document as a whole."""
+
+
+def of_document(code: WarningCode, *, names: Iterable[str] = ()) -> DocumentWarning:
+    """`names`: what the warning is about, such as files that are attached."""
+    listed = ", ".join(names)
+    return DocumentWarning(code=code, detail=f"{DETAILS[code]} ({listed})" if listed else DETAILS[code])
+
+
+def of_pages(found: Mapping[int, Iterable[WarningCode]]) -> list[DocumentWarning]:
+    """One for each code, by the pages' numbers."""
+    numbers: dict[WarningCode, list[int]] = defaultdict(list)
+    for number in sorted(found):
+        for code in found[number]:
+            numbers[code].append(number)
+    return [
+        DocumentWarning(code=code, detail=DETAILS[code], pages=tuple(numbers[code][:MOST_PAGES]))
+        for code in sorted(numbers)
+    ]
