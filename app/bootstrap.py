@@ -100,7 +100,7 @@ async def open_runtime(
                 metrics=metrics,
                 handlers=handlers
                 or [
-                    OcrHandler(database=store.database, blobs=blobs, recognizer=recognizer),
+                    OcrHandler(database=store.database, blobs=blobs, recognizer=recognizer, metrics=metrics),
                     SelftestHandler(blobs=blobs),
                 ],
             ),

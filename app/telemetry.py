@@ -56,6 +56,7 @@ class Metrics:
         self.scout_missed = Counter(
             "daira_scout_missed_total", "Jobs that only the full pass found: the scout is blind", registry=registry
         )
+        self.pages_read = Counter("daira_pages_read_total", "Pages read, by source", ["source"], registry=registry)
         self.http_seconds = Histogram(
             "daira_http_request_seconds",
             "Requests",

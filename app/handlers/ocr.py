@@ -13,14 +13,15 @@ from app.domain.ids import DocumentId
 from app.domain.jobs import JobError, Progress
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome
-from app.domain.pages import chosen
+from app.domain.pages import Page, chosen
 from app.domain.warnings import of_pages
 from app.handlers.copies import local_copy
 from app.handlers.drafting import Drafting
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 from app.ports.handlers import Reporter
-from app.ports.ocr import Mode, Recognizer
+from app.ports.ocr import Mode, Recognizer, Unreadable
+from app.telemetry import Metrics
 
 
 class OcrPayload(BaseModel):
@@ -38,6 +39,7 @@ class OcrHandler:
     database: Database
     blobs: Blobs
     recognizer: Recognizer
+    metrics: Metrics
     kind: str = "ocr"
 
     async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
@@ -62,6 +64,7 @@ class OcrHandler:
             async with aclosing(file.pages(number for number in wanted if number not in drafted)) as pages:
                 async for read in pages:
                     await drafting.take(read)
+                    self._count(read)
                     reporter.report(_progress(drafting))
 
         async def apply(tx: Tx) -> None:
@@ -79,6 +82,9 @@ class OcrHandler:
             if job.document_id is None:
                 return None, frozenset()
             return await tx.documents.get(DocumentId(job.document_id)), await tx.pages.drafted(job.lease.job_id)
+
+    def _count(self, read: Page | Unreadable) -> None:
+        self.metrics.pages_read.labels(read.source if isinstance(read, Page) else "unreadable").inc()
 
     async def _bytes(self, document: Document) -> AsyncIterator[bytes]:
         """Those that were uploaded and checked, or none that a reader gets to see as a whole."""

@@ -34,9 +34,13 @@ class Unreadable:
 class OpenFile(Protocol):
     """One file, open for reading page by page."""
 
-    page_count: int
-    warnings: Sequence[DocumentWarning]
-    """About the file as a whole."""
+    @property
+    def page_count(self) -> int: ...
+
+    @property
+    def warnings(self) -> Sequence[DocumentWarning]:
+        """About the file as a whole."""
+        ...
 
     def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | Unreadable]:
         """These pages, by default all, as soon as they are read: in any order, for several are read at a time.

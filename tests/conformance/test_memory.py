@@ -13,6 +13,7 @@ from tests.conformance.caps_suite import CapsSuite
 from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.documents_suite import DocumentsSuite
 from tests.conformance.doorbell_suite import DoorbellSuite, drained, new_rings, waiting
+from tests.conformance.drafts_suite import DraftsSuite
 from tests.conformance.jobs_suite import JobsSuite
 from tests.conformance.keys_suite import KeysSuite
 from tests.conformance.leases_suite import LeasesSuite
@@ -49,6 +50,10 @@ class TestMemoryKeys(KeysSuite):
 
 
 class TestMemoryDocuments(DocumentsSuite):
+    pass
+
+
+class TestMemoryDrafts(DraftsSuite):
     pass
 
 

@@ -18,6 +18,7 @@ from tests.conformance.caps_suite import CapsSuite, capped
 from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.documents_suite import DocumentsSuite
 from tests.conformance.doorbell_suite import DoorbellSuite
+from tests.conformance.drafts_suite import DraftsSuite
 from tests.conformance.jobs_suite import JobsSuite
 from tests.conformance.keys_suite import KeysSuite
 from tests.conformance.leases_suite import LeasesSuite
@@ -118,6 +119,20 @@ class TestPostgresDocuments(DocumentsSuite):
         async with rig.database.begin(tenant) as tx:
             assert [page.number for page in await tx.pages.all(document.id)] == list(range(1, 8))
             assert await tx.pages.get(document.id, 7) == pages[6]
+
+
+class TestPostgresDrafts(DraftsSuite):
+    async def test_whoever_ends_the_attempt_waits_for_a_draft_that_is_being_written(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        document = await rig.document(tenant)
+        lease = await rig.lease(await rig.enqueue(tenant, document_id=document.id))
+        async with asyncio.timeout(10):
+            async with rig.database.begin(tenant) as tx:
+                assert await tx.pages.draft(lease, [new_page()])
+                settle = asyncio.create_task(rig.settle(done(lease)))
+                finished, _ = await asyncio.wait({settle}, timeout=0.3)
+                assert not finished
+            assert await settle
 
 
 class TestPostgresJobs(JobsSuite):

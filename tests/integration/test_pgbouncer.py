@@ -12,6 +12,7 @@ from app.ports.doorbell import Doorbell
 from tests.conformance.caps_suite import CapsSuite
 from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.doorbell_suite import DoorbellSuite
+from tests.conformance.drafts_suite import DraftsSuite
 from tests.conformance.jobs_suite import JobsSuite
 from tests.conformance.leases_suite import LeasesSuite
 from tests.conformance.sweeps_suite import SweepsSuite
@@ -46,6 +47,10 @@ async def doorbell(cloned: Cloned, engine: Engine) -> AsyncIterator[Doorbell]:
 
 
 class TestDatabaseThroughPgBouncer(DatabaseSuite):
+    pass
+
+
+class TestDraftsThroughPgBouncer(DraftsSuite):
     pass
 
 

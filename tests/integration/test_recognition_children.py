@@ -20,6 +20,7 @@ from app.adapters.ocr.process import ChildProcess
 from app.adapters.ocr.recognizer import ProcessRecognizer
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page
+from app.ports.ocr import Mode
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.reading import pages_of
 
@@ -42,6 +43,14 @@ def long_scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """About a second of work."""
     path = tmp_path_factory.mktemp("scan") / "long.png"
     path.write_bytes(encoded(drawn(*[SENTENCE] * 40, size=(1300, 2300), letters=28)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def many_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """About two seconds of work."""
+    path = tmp_path_factory.mktemp("scan") / "many.pdf"
+    path.write_bytes(pdf(*[Sheet(image=drawn(f"{SENTENCE} {number}")) for number in range(1, 13)]))
     return path
 
 
@@ -181,6 +190,56 @@ async def test_two_files_are_read_at_once_and_a_third_waits(recognizer: ProcessR
     await until(lambda: len(busy(recognizer)) == 2)
     await asyncio.gather(*readings)
     assert len(pids_of(recognizer)) == 2
+
+
+async def test_the_pages_of_one_file_are_read_by_all_who_are_free(
+    recognizer: ProcessRecognizer, many_pages: Path
+) -> None:
+    reading = asyncio.create_task(read(recognizer, many_pages))
+    await until(lambda: len(busy(recognizer)) == 2)
+    assert [page.number for page in await reading] == list(range(1, 13))
+    # Both seats are free again.
+    readings = [asyncio.create_task(read(recognizer, many_pages)) for _ in range(2)]
+    await until(lambda: len(busy(recognizer)) == 2)
+    await asyncio.gather(*readings)
+
+
+async def test_a_long_file_gives_a_reader_up_as_soon_as_somebody_waits_for_one(
+    recognizer: ProcessRecognizer, many_pages: Path, text_pdf: Path
+) -> None:
+    async with recognizer.open(many_pages, media_type="application/pdf", language="eng", mode=Mode.AUTO) as file:
+        pages = file.pages()
+        seen = [await anext(pages)]
+        other = asyncio.create_task(read(recognizer, text_pdf))
+        async for page in pages:
+            seen.append(page)
+            if other.done():
+                break
+        assert len(seen) < 12, "it waited for the whole of the other file"
+        assert await other
+        seen += [page async for page in pages]
+    assert len(seen) == 12
+
+
+async def test_leaving_a_file_in_the_middle_ends_all_who_read_it(
+    recognizer: ProcessRecognizer, many_pages: Path, text_pdf: Path
+) -> None:
+    async with recognizer.open(many_pages, media_type="application/pdf", language="eng", mode=Mode.AUTO) as file:
+        async for _ in file.pages():
+            await until(lambda: len(busy(recognizer)) == 2)
+            working = busy(recognizer)
+            break
+    await until(lambda: not any(child.is_alive for child in working))
+    for _ in range(2):
+        assert await read(recognizer, text_pdf)
+
+
+async def test_a_helpers_crash_costs_one_more_try(recognizer: ProcessRecognizer, many_pages: Path) -> None:
+    reading = asyncio.create_task(read(recognizer, many_pages))
+    await until(lambda: len(busy(recognizer)) == 2)
+    for child in busy(recognizer):
+        os.kill(child.pid, signal.SIGSEGV)
+    assert [page.number for page in await reading] == list(range(1, 13))
 
 
 async def test_the_event_loop_is_free_while_a_page_is_read(recognizer: ProcessRecognizer, long_scan: Path) -> None:
