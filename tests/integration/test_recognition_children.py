@@ -50,7 +50,9 @@ def long_scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def many_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """About two seconds of work."""
     path = tmp_path_factory.mktemp("scan") / "many.pdf"
-    path.write_bytes(pdf(*[Sheet(image=drawn(SENTENCE, f"Number {number}")) for number in range(1, 13)]))
+    path.write_bytes(
+        pdf(*[Sheet(image=drawn(SENTENCE, f"Number {number}", size=(1275, 1650))) for number in range(1, 13)])
+    )
     return path
 
 

@@ -30,7 +30,7 @@ def recognised(client: httpx.Client) -> int:
 
 def test_a_scan_of_40_pages_survives_kill_9_and_each_page_is_recognised_once(folder: Path) -> None:
     data = folder / "data"
-    scan = pdf(*[Sheet(image=drawn(SENTENCE, f"Number {number}")) for number in range(1, PAGES + 1)])
+    scan = pdf(*[Sheet(image=drawn(SENTENCE, f"Number {number}", size=(1275, 1650))) for number in range(1, PAGES + 1)])
     with up(data, **QUICK) as first, first.client() as client:
         document = upload(client, scan)
         wait_until(lambda: len(drafted(first)) >= 10, seconds=60)
