@@ -114,9 +114,9 @@ def check_languages(language: str | None, requests: Sequence[JobRequest], *, ins
     wanted: list[tuple[str, object]] = [("/language", language)]
     wanted += [(f"/jobs/{n}/language", request.payload.get("language")) for n, request in enumerate(requests)]
     for pointer, name in wanted:
-        if name is not None and name not in installed:
+        if name is not None and (missing := set(str(name).split("+")) - installed):
             known = ", ".join(sorted(installed))
-            raise Invalid(f"language {name!r} is not installed here; there is {known}", pointer=pointer)
+            raise Invalid(f"language {min(missing)!r} is not installed here; there is {known}", pointer=pointer)
 
 
 async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> tuple[Accepted, list[Job]]:

@@ -44,6 +44,9 @@ class Problem(BaseModel):
     errors: list[FieldFault] | None = None
 
 
+LANGUAGES = r"^[a-z]{3}(_[a-z]+)?(\+[a-z]{3}(_[a-z]+)?)*$"
+"""One or more installed models, as ISO 639-2 codes, with a script where there are several."""
+
 PAGES = r"^\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*$"
 """Numbers and ranges of pages, from 1."""
 
@@ -52,7 +55,7 @@ class OcrRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     kind: Literal["ocr"]
-    language: Annotated[str, Field(pattern="^[a-z]{3}$")] | None = None
+    language: Annotated[str, Field(max_length=40, pattern=LANGUAGES, examples=["eng+deu"])] | None = None
     mode: Mode = Mode.AUTO
     pages: Annotated[str, Field(max_length=200, pattern=PAGES, examples=["1-3,7"])] | None = None
 

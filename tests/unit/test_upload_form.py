@@ -198,6 +198,10 @@ async def test_metadata_comes_back_as_it_was_sent(web: Served, metadata: dict[st
         '[{"kind": "ocr", "unknown": 1}]',
         '[{"kind": "ocr", "mode": "guess"}]',
         '[{"kind": "ocr", "language": "English"}]',
+        '[{"kind": "ocr", "language": "eng+"}]',
+        '[{"kind": "ocr", "pages": "1-"}]',
+        '[{"kind": "ocr", "pages": "all"}]',
+        '[{"kind": "ocr", "pages": [1, 2]}]',
         '[{"kind": "ocr", "language": "\\u0000ng"}]',
         '[{"kind": "ocr", "x": NaN}]',
         '[{"kind": "ocr", "\\ud800": 1}]',
@@ -217,7 +221,7 @@ async def test_equal_jobs_are_one(web: Served) -> None:
     assert len(body["jobs"]) == 2
 
 
-@pytest.mark.parametrize("language", ["", "xyz", "english", "en", "eng\0", "../eng", "e" * 1000])
+@pytest.mark.parametrize("language", ["", "xyz", "english", "en", "eng+", "eng\0", "../eng", "e" * 1000])
 async def test_a_language_that_is_not_installed_is_refused(web: Served, language: str) -> None:
     await refused(web, await web.form(a_file() + part("language", language) + END), pointer="/language")
 

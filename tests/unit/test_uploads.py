@@ -284,6 +284,8 @@ async def test_a_language_that_is_not_installed_is_refused_with_those_that_are(r
     with pytest.raises(Invalid, match="deu, eng") as refused:
         await desk.upload(tenant, language="xyz")
     assert refused.value.pointer == "/language"
+    with pytest.raises(Invalid, match="language 'xyz' is not installed here; there is deu, eng"):
+        await desk.upload(tenant, language="eng+xyz+deu")
     received = await desk.receive(tenant, chunks(PDF))
     with pytest.raises(Invalid, match="deu, eng") as refused:
         await desk.accept(received, OCR, JobRequest(kind="ocr", payload={"language": "xyz"}))
