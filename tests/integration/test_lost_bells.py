@@ -9,7 +9,7 @@ import pytest
 from app.adapters.postgres.engine import administer
 from app.domain.ids import uuid7
 from tests.support.folders import open_folder
-from tests.support.papers import Sheet, pdf
+from tests.support.papers import SENTENCE, Sheet, pdf
 from tests.support.service import Service, ended, up, upload
 
 UPLOADS = 200
@@ -23,7 +23,7 @@ def service() -> Iterator[Service]:
 
 def test_all_jobs_of_a_wiped_queue_end_within_30_seconds_and_none_twice(service: Service) -> None:
     with service.client() as client:
-        documents = [upload(client, pdf(Sheet(lines=(f"Page of document {n}",)))) for n in range(UPLOADS)]
+        documents = [upload(client, pdf(Sheet(lines=(SENTENCE, f"Page of document {n}")))) for n in range(UPLOADS)]
         asyncio.run(_execute(service, "delete from daira.doorbells"))
         until = asyncio.run(_now(service)) + 30
         jobs = [ended(client, document["jobs"][0], seconds=30) for document in documents]

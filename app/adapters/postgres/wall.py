@@ -105,7 +105,7 @@ def _rows(tenant: TenantId) -> dict[Table, Values]:
     far_off = datetime.now(UTC) + timedelta(days=1)
     document = {"document_id": ONE}
     job = {"job_id": ONE}
-    size = {"width": 1.0, "height": 1.0, "rotation": 0}
+    page = {"number": 1, "text": "", "source": "ocr", "language": "eng", "rotation": 0}
     rows: dict[Table, Values] = {
         tables.tenants: {},
         tables.api_keys: {"id": ONE, "name": selftest.KEY_NAME, "secret_sha256": ONE.bytes},
@@ -117,8 +117,9 @@ def _rows(tenant: TenantId) -> dict[Table, Values]:
             "sha256": "0" * 64,
             "language": "eng",
         },
-        tables.pages: {**document, "number": 1, "text": "", "source": "ocr", "language": "eng", **size},
+        tables.pages: {**document, **page},
         tables.jobs: {**document, "id": ONE, "kind": selftest.KIND, "run_after": far_off, "ring_after": far_off},
+        tables.drafts: {**job, **page},
         tables.job_attempts: {**job, "attempt": 1, "worker": "selftest", "started_at": far_off, "outcome": "done"},
         tables.results: {**job, "data": {}},
         tables.idempotency_keys: {**document, "key": "selftest", "fingerprint": ONE.bytes},
