@@ -61,7 +61,7 @@ async def open_runtime(
     async with AsyncExitStack() as stack:
         store = await open_store(settings, stack)
         doorbells = await open_doorbells(settings, stack, metrics)
-        blobs = open_blobs(settings)
+        blobs = await open_blobs(settings, stack)
         recognizer = await open_recognizer(settings, stack)
         ringing = Ringing(doorbells, metrics)
         stopping = asyncio.Event()

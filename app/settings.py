@@ -19,6 +19,7 @@ PREFIX = "DAIRA_"
 MOST_SLOTS = 1_000
 REDIS = frozenset({"redis", "rediss", "unix"})
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,70}")
+S3_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*/?")
 POSTGRES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
 OF_THE_CLIENT = frozenset({"DAIRA_URL", "DAIRA_API_KEY"})
 """Read by `daira upload`, from the environment of whoever calls a service that runs elsewhere."""
@@ -76,7 +77,9 @@ class Settings(BaseSettings):
     aws_endpoint_url: str | None = Field(None, description="Another server than Amazon's, for tests and look-alikes.")
     aws_region: str | None = Field(None, description="Default: as the AWS libraries find it.")
     blob_url: str = Field(
-        "", description="`file:///path` or `memory://`. Empty: a folder of DATA_DIR.", examples=["file:///srv/daira"]
+        "",
+        description="`s3://bucket/prefix`, `file:///path` or `memory://`. Empty: a folder of DATA_DIR.",
+        examples=["s3://daira-documents/production"],
     )
     lanes: Annotated[dict[Lane, int], NoDecode] = Field(
         {Lane.OCR: 2, Lane.LLM: 16, Lane.WEBHOOK: 16},
@@ -88,6 +91,12 @@ class Settings(BaseSettings):
     grace_seconds: int = Field(25, ge=0, le=86_400, description="What running jobs get to finish at a stop.")
     client_patience_seconds: int = Field(
         30, ge=1, le=3_600, description="A client that sends or takes next to nothing for so long is cut off."
+    )
+    retention_days: int = Field(
+        0, ge=0, le=36_500, description="Older documents are removed, with all that belongs to them. 0: none is."
+    )
+    purge_seconds: int = Field(
+        21_600, ge=1, le=604_800, description="Between purges: of documents beyond retention, and of bytes without one."
     )
     max_upload_bytes: int = Field(100 * 1024 * 1024, ge=1, description="Of one document; a tenant may have its own.")
     max_queued_jobs: int = Field(
@@ -174,8 +183,12 @@ class Settings(BaseSettings):
     @field_validator("blob_url")
     @classmethod
     def _check_blob_url(cls, value: str) -> str:
-        _check_scheme(value, frozenset({"file", "memory"}))
+        _check_scheme(value, frozenset({"file", "memory", "s3"}))
         parts = urlsplit(value)
+        if parts.scheme == "s3" and not S3_URL.fullmatch(value):
+            raise ValueError(
+                "a bucket is given as s3://bucket or s3://bucket/prefix: no credentials, no host, nothing to be escaped"
+            )
         if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
             raise ValueError("a folder is given as file:///an/absolute/path")
         return value
@@ -223,6 +236,14 @@ class Settings(BaseSettings):
     @property
     def sweep_every(self) -> timedelta:
         return timedelta(seconds=self.sweep_seconds)
+
+    @property
+    def purge_every(self) -> timedelta:
+        return timedelta(seconds=self.purge_seconds)
+
+    @property
+    def retention(self) -> timedelta | None:
+        return timedelta(days=self.retention_days) if self.retention_days else None
 
     @property
     def grace(self) -> timedelta:

@@ -26,10 +26,12 @@ from app.adapters.postgres.leases import PostgresLeases
 from app.adapters.postgres.sweeps import PostgresSweeps
 from app.adapters.postgres.wall import PostgresWall
 from app.adapters.redis.doorbell import RedisDoorbell
+from app.adapters.s3.blobs import S3Blobs
+from app.adapters.s3.bucket import Bucket
 from app.adapters.sqs.doorbell import SqsDoorbell
 from app.domain.errors import Unavailable
 from app.domain.lanes import Lane
-from app.ports.blobs import Blobs
+from app.ports.blobs import StockedBlobs
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
 from app.ports.leases import Leases
@@ -157,12 +159,25 @@ def _closing(part: Closing, stack: AsyncExitStack) -> Closing:
     return part
 
 
-def open_blobs(settings: Settings) -> Blobs:
-    if settings.memory_blobs:
-        return MemoryBlobs()
-    if not settings.blob_url:
-        return FileBlobs(settings.data_dir / "blobs")
-    return FileBlobs(Path(unquote(urlsplit(settings.blob_url).path)))
+async def open_blobs(settings: Settings, stack: AsyncExitStack) -> StockedBlobs:
+    url = urlsplit(settings.blob_url)
+    match url.scheme:
+        case "memory":
+            return MemoryBlobs()
+        case "s3":
+            bucket = Bucket(
+                url.netloc,
+                prefix=url.path.strip("/"),
+                endpoint_url=settings.aws_endpoint_url,
+                region=settings.aws_region,
+            )
+            _closing(bucket, stack)
+            await bucket.open()
+            return S3Blobs(bucket)
+        case "file":
+            return FileBlobs(Path(unquote(url.path)))
+        case _:
+            return FileBlobs(settings.data_dir / "blobs")
 
 
 def open_tokens(settings: Settings, stack: AsyncExitStack) -> Tokens | None:

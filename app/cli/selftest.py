@@ -86,7 +86,7 @@ async def deployment(settings: Settings) -> AsyncIterator[Deployment]:
             leases=store.leases,
             sweeps=store.sweeps,
             doorbell=doorbells[LANE_OF_KIND[KIND]],
-            blobs=open_blobs(located),
+            blobs=await open_blobs(located, stack),
             wall=open_wall(located, stack),
             doomed=lambda: doomed(located),
             sweep_every=located.sweep_every,

@@ -1,6 +1,7 @@
 """The blob port: the bytes of documents, one prefix for each tenant."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Protocol
 
 from app.domain.ids import TenantId
@@ -32,3 +33,22 @@ class Blobs(Protocol):
     async def ping(self) -> None:
         """Raises Unavailable when nothing can be stored."""
         ...
+
+
+class Stock(Protocol):
+    """What a tenant has in the blob store, for the purge. Raises Invalid for a malformed tenant."""
+
+    def keys(self, tenant_id: TenantId, *, older_than: timedelta) -> AsyncIterator[str]:
+        """Of the blobs whose bytes came longer ago, in no order. What is not a blob of ours is passed over."""
+        ...
+
+    async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
+        """Remove what puts have left that began longer ago and came to no end; returns how many there were.
+
+        One that is still under way fails as Unavailable. With `dry_run` they are only counted.
+        """
+        ...
+
+
+class StockedBlobs(Blobs, Stock, Protocol):
+    """What every adapter is."""

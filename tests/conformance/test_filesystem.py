@@ -11,7 +11,7 @@ import pytest
 from app.adapters.filesystem import blobs as filesystem
 from app.adapters.filesystem.blobs import FileBlobs
 from app.domain.errors import Invalid, NotFound, Unavailable
-from app.ports.blobs import CHUNK, Blobs
+from app.ports.blobs import CHUNK, StockedBlobs
 from tests.conformance.blobs_suite import HOSTILE, KEY, BlobsSuite, Refused, chunks, content, refused
 
 
@@ -22,7 +22,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def blobs(root: Path) -> Blobs:
+def blobs(root: Path) -> StockedBlobs:
     return FileBlobs(root)
 
 
@@ -53,25 +53,25 @@ def mode(path: Path) -> int:
 
 
 class TestFileBlobs(BlobsSuite):
-    async def test_a_blob_is_one_file_under_its_tenant(self, blobs: Blobs, root: Path) -> None:
+    async def test_a_blob_is_one_file_under_its_tenant(self, blobs: StockedBlobs, root: Path) -> None:
         await blobs.put(KEY, chunks(b"Dear Sir"))
         assert files(root) == [KEY]
         assert (root / KEY).read_bytes() == b"Dear Sir"
 
     @pytest.mark.usefixtures("no_umask")
-    async def test_files_and_folders_are_their_owners_alone(self, blobs: Blobs, root: Path) -> None:
+    async def test_files_and_folders_are_their_owners_alone(self, blobs: StockedBlobs, root: Path) -> None:
         await blobs.put(KEY, chunks(b"Dear Sir"))
         assert mode(root / KEY) == 0o600
         assert mode(root) == mode((root / KEY).parent) == 0o700
 
-    async def test_a_refused_upload_leaves_no_file(self, blobs: Blobs, root: Path) -> None:
+    async def test_a_refused_upload_leaves_no_file(self, blobs: StockedBlobs, root: Path) -> None:
         with pytest.raises(Refused):
             await blobs.put(KEY, refused(b"half of it"))
         assert files(root) == []
 
     @pytest.mark.parametrize("steps", [*range(12), 20, 40, 80])
     async def test_an_upload_cancelled_anywhere_leaves_the_whole_file_or_none(
-        self, blobs: Blobs, root: Path, steps: int
+        self, blobs: StockedBlobs, root: Path, steps: int
     ) -> None:
         upload = asyncio.create_task(blobs.put(KEY, chunks(b"a" * CHUNK, b"b" * CHUNK)))
         for _ in range(steps):
@@ -86,7 +86,7 @@ class TestFileBlobs(BlobsSuite):
     @pytest.mark.threat(59)
     @pytest.mark.usefixtures("untouched")
     @pytest.mark.parametrize("key", HOSTILE)
-    async def test_a_hostile_key_reaches_no_disk(self, blobs: Blobs, key: str) -> None:
+    async def test_a_hostile_key_reaches_no_disk(self, blobs: StockedBlobs, key: str) -> None:
         with pytest.raises(Invalid):
             await blobs.put(key, chunks(b"Dear Sir"))
         with pytest.raises(Invalid):
@@ -95,12 +95,12 @@ class TestFileBlobs(BlobsSuite):
             await blobs.delete(key)
 
     @pytest.mark.usefixtures("untouched")
-    async def test_reading_and_deleting_what_is_not_there_makes_nothing(self, blobs: Blobs) -> None:
+    async def test_reading_and_deleting_what_is_not_there_makes_nothing(self, blobs: StockedBlobs) -> None:
         with pytest.raises(NotFound):
             await content(blobs)
         await blobs.delete(KEY)
 
-    async def test_the_last_blob_of_a_tenant_takes_the_folder_with_it(self, blobs: Blobs, root: Path) -> None:
+    async def test_the_last_blob_of_a_tenant_takes_the_folder_with_it(self, blobs: StockedBlobs, root: Path) -> None:
         other = "acme/0197a2b8-7f3c-7000-8000-000000000002"
         for key in (KEY, other):
             await blobs.put(key, chunks(b"Dear Sir"))
@@ -111,7 +111,7 @@ class TestFileBlobs(BlobsSuite):
         assert os.listdir(root) == []  # noqa: PTH208 - nothing to wait for
 
     async def test_an_upload_survives_that_the_folder_goes_just_then(
-        self, blobs: Blobs, root: Path, monkeypatch: pytest.MonkeyPatch
+        self, blobs: StockedBlobs, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         make_folder = filesystem._make_folder
 
@@ -124,7 +124,7 @@ class TestFileBlobs(BlobsSuite):
         await blobs.put(KEY, chunks(b"Dear Sir"))
         assert files(root) == [KEY]
 
-    async def test_a_reader_that_stops_in_the_middle_closes_its_file(self, blobs: Blobs) -> None:
+    async def test_a_reader_that_stops_in_the_middle_closes_its_file(self, blobs: StockedBlobs) -> None:
         await blobs.put(KEY, chunks(b"a" * CHUNK, b"b" * CHUNK))
         before = open_files()
         reader = blobs.get(KEY)
@@ -132,7 +132,7 @@ class TestFileBlobs(BlobsSuite):
         await reader.aclose()  # type: ignore[attr-defined]
         assert open_files() == before
 
-    async def test_a_ping_leaves_nothing(self, blobs: Blobs, root: Path) -> None:
+    async def test_a_ping_leaves_nothing(self, blobs: StockedBlobs, root: Path) -> None:
         await blobs.ping()
         assert files(root) == []
 

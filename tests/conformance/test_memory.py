@@ -6,7 +6,7 @@ import pytest
 
 from app.adapters.memory.blobs import MemoryBlobs
 from app.adapters.memory.doorbell import MemoryDoorbell
-from app.ports.blobs import Blobs
+from app.ports.blobs import StockedBlobs
 from app.ports.doorbell import Doorbell
 from tests.conformance.blobs_suite import BlobsSuite
 from tests.conformance.caps_suite import CapsSuite
@@ -33,7 +33,7 @@ def doorbell() -> Doorbell:
 
 
 @pytest.fixture
-def blobs() -> Blobs:
+def blobs() -> StockedBlobs:
     return MemoryBlobs()
 
 

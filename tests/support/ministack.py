@@ -1,23 +1,17 @@
 """S3 and SQS on loopback: ministack, in an environment of its own, for it pins another botocore than ours."""
 
-import contextlib
-import fcntl
-import hashlib
 import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-LIST = Path(__file__).with_suffix(".txt")
-"""Hash-pinned; made by
-`uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
---no-emit-index-url --no-emit-find-links`."""
+from tests.support.environments import programs_of
+
+PACKAGES = Path(__file__).with_suffix(".txt")
 
 PATIENCE = 60
 """Seconds for a start on a busy machine; half a second on an idle one."""
@@ -35,7 +29,7 @@ class Ministack:
     """Forgets everything when it is stopped. Takes any credentials, but checks what is signed with them."""
 
     def __init__(self) -> None:
-        self._python = _environment()
+        self._python = str(programs_of(PACKAGES) / "python")
         self._port = _free_port()
         self._folder = tempfile.mkdtemp(prefix="daira-ministack-run-")
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,45 +75,6 @@ class Ministack:
             cwd=self._folder,
             env={"PATH": os.environ.get("PATH", ""), "TMPDIR": self._folder, **settings},
         )
-
-
-def _environment() -> str:
-    """The interpreter of the environment; the first process to come makes it, others wait for that."""
-    digest = hashlib.sha256(LIST.read_bytes()).hexdigest()[:12]
-    home = Path(tempfile.gettempdir()) / f"daira-ministack-{os.getuid()}-{digest}"
-    with _locked(home.with_suffix(".lock")):
-        if home.exists() and home.stat().st_uid != os.getuid():
-            raise RuntimeError(f"{home} belongs to somebody else: set TMPDIR to a folder of your own")
-        made = home / "made"
-        if not made.exists():
-            shutil.rmtree(home, ignore_errors=True)
-            _make(home)
-            made.touch()
-    return str(home / "bin" / "python")
-
-
-def _make(home: Path) -> None:
-    python = str(home / "bin" / "python")
-    install = ["install", "--quiet", "--require-hashes", "-r", str(LIST)]
-    if uv := shutil.which("uv"):
-        _run(uv, "venv", "--quiet", "--python", sys.executable, str(home))
-        _run(uv, "pip", *install, "--python", python)
-    else:
-        _run(sys.executable, "-m", "venv", str(home))
-        _run(python, "-m", "pip", *install, "--disable-pip-version-check")
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"ministack can't be installed; {' '.join(command)} said:\n{done.stderr[-2000:]}")
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _free_port() -> int:

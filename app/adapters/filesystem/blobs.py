@@ -1,17 +1,22 @@
 """Blobs as files, `root/tenant/name`: whole and on the disk, or not there."""
 
 import asyncio
+import math
 import os
-from collections.abc import AsyncIterator, Callable
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import ExitStack, suppress
+from datetime import timedelta
 from errno import ENOENT
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, ParamSpec, TypeVar
 from uuid import uuid4
 
 from app.domain import ids
-from app.domain.blobs import parse_blob_key
+from app.domain.blobs import NAME_PATTERN, parse_blob_key
 from app.domain.errors import NotFound, Unavailable
 from app.domain.ids import TenantId
 from app.ports.blobs import CHUNK
@@ -21,6 +26,11 @@ FOLDER_MODE = 0o700
 
 FOLDER_TRIES = 10
 """A folder goes with its last blob, perhaps just when another is about to be put into it."""
+
+PART_PATTERN = re.compile(r"\..+\.part")
+
+AT_A_TIME = 1_000
+"""Names read from a folder with one call, which must not be held up by a long one."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -50,6 +60,19 @@ class FileBlobs:
 
     async def delete_all(self, tenant_id: TenantId) -> None:
         await _in_thread(_remove_folder, self._root / ids.tenant_id(tenant_id))
+
+    async def keys(self, tenant_id: TenantId, *, older_than: timedelta) -> AsyncIterator[str]:
+        async for name in _names(self._root / ids.tenant_id(tenant_id), older_than=older_than):
+            if NAME_PATTERN.fullmatch(name):
+                yield f"{tenant_id}/{name}"
+
+    async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
+        """What still grows is not among them, however long ago it was begun."""
+        folder = self._root / ids.tenant_id(tenant_id)
+        found = [name async for name in _names(folder, older_than=older_than) if PART_PATTERN.fullmatch(name)]
+        for name in found if not dry_run else []:
+            await _in_thread(_remove, folder / name)
+        return len(found)
 
     async def ping(self) -> None:
         await _in_thread(_probe, self._root)
@@ -82,6 +105,17 @@ async def _read(path: Path, *, start: int, end: int | None) -> AsyncIterator[byt
         await _in_thread(files.close)
 
 
+async def _names(folder: Path, *, older_than: timedelta) -> AsyncIterator[str]:
+    """Of files that were last written to longer ago."""
+    names = _older(folder, time.time() - older_than.total_seconds())
+    try:
+        while batch := await _in_thread(lambda: list(islice(names, AT_A_TIME))):
+            for name in batch:
+                yield name
+    finally:
+        await _in_thread(names.close)
+
+
 async def _in_thread(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
     """Blocking work, always to its end: what cleans up after a cancel must not meet a thread still at work.
 
@@ -97,6 +131,21 @@ async def _in_thread(call: Callable[Arguments, Result], *args: Arguments.args, *
         raise
     except OSError as error:
         raise Unavailable(f"the blob store failed: {error.strerror}") from error
+
+
+def _older(folder: Path, before: float) -> Generator[str]:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False) and _written(entry) < before:
+                yield entry.name
+
+
+def _written(entry: "os.DirEntry[str]") -> float:
+    """Seconds since 1970; of one that is gone meanwhile, a time that is yet to come."""
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime
+    except FileNotFoundError:
+        return math.inf
 
 
 def _size(position: int, end: int | None) -> int:

@@ -1,6 +1,7 @@
 """Blobs in memory, for development and tests."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
 
 from app.domain import ids
 from app.domain.blobs import parse_blob_key
@@ -10,8 +11,10 @@ from app.ports.blobs import CHUNK
 
 
 class MemoryBlobs:
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._clock = clock
         self._blobs: dict[str, bytes] = {}
+        self._stored_at: dict[str, datetime] = {}
 
     async def put(self, key: str, chunks: AsyncIterator[bytes]) -> None:
         parse_blob_key(key)
@@ -19,6 +22,7 @@ class MemoryBlobs:
         async for chunk in chunks:
             received += chunk
         self._blobs[key] = bytes(received)
+        self._stored_at[key] = self._clock()
 
     def get(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         parse_blob_key(key)
@@ -32,6 +36,17 @@ class MemoryBlobs:
         prefix = f"{ids.tenant_id(tenant_id)}/"
         for key in [key for key in self._blobs if key.startswith(prefix)]:
             del self._blobs[key]
+
+    async def keys(self, tenant_id: TenantId, *, older_than: timedelta) -> AsyncIterator[str]:
+        prefix, before = f"{ids.tenant_id(tenant_id)}/", self._clock() - older_than
+        for key in list(self._blobs):
+            if key.startswith(prefix) and self._stored_at[key] < before:
+                yield key
+
+    async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:  # noqa: ARG002 - the port's
+        """Nothing is kept of a put before its end."""
+        ids.tenant_id(tenant_id)
+        return 0
 
     async def ping(self) -> None:
         """Always there."""

@@ -8,8 +8,9 @@ import aioboto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from app.adapters.aws.faults import reachable
 from app.adapters.sqs.batches import Entry, Refused, in_batches
-from app.adapters.sqs.faults import INVALID, is_invalid, is_missing, reachable
+from app.adapters.sqs.faults import INVALID, is_invalid, is_missing, refusal
 from app.domain.errors import Unavailable
 
 CONNECTIONS = 50
@@ -86,4 +87,4 @@ class SqsQueue:
         return answer
 
     def _reachable(self) -> reachable:
-        return reachable(self.name, endpoint_url=self._endpoint_url)
+        return reachable(f"the queue {self.name}", service="SQS", endpoint_url=self._endpoint_url, refusal=refusal)

@@ -1,0 +1,102 @@
+"""Blobs as objects of an S3 bucket, `prefix/tenant/name`."""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from app.adapters.aws.faults import code_of
+from app.adapters.s3.bucket import Answer, Bucket
+from app.adapters.s3.faults import BEYOND_THE_END, NO_OBJECT
+from app.adapters.s3.upload import abort, store
+from app.domain.blobs import NAME_PATTERN
+from app.domain.errors import NotFound, Unavailable
+from app.domain.ids import TenantId
+from app.ports.blobs import CHUNK
+
+NO_TIME = timedelta()
+
+
+class S3Blobs:
+    def __init__(self, bucket: Bucket) -> None:
+        """`bucket` is open."""
+        self._bucket = bucket
+
+    async def put(self, key: str, chunks: AsyncIterator[bytes]) -> None:
+        """A put that is cut off in its last request may have stored the whole blob."""
+        await store(self._bucket, self._bucket.name_of(key), chunks)
+
+    def get(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        return self._read(key, self._bucket.name_of(key), start=start, end=end)
+
+    async def delete(self, key: str) -> None:
+        await self._bucket.call("delete_object", Key=self._bucket.name_of(key))
+
+    async def delete_all(self, tenant_id: TenantId) -> None:
+        # Uploads first: one that comes to its end nevertheless is an object by then.
+        await self.clear_unfinished(tenant_id, older_than=NO_TIME)
+        async for names in self._bucket.objects(tenant_id):
+            if names:
+                await self._delete(names)
+
+    async def keys(self, tenant_id: TenantId, *, older_than: timedelta) -> AsyncIterator[str]:
+        start = len(self._bucket.folder(tenant_id))
+        async for names in self._bucket.objects(tenant_id, before=datetime.now(UTC) - older_than):
+            for name in names:
+                if NAME_PATTERN.fullmatch(name[start:]):
+                    yield f"{tenant_id}/{name[start:]}"
+
+    async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
+        # All of them, where there is no age: the server's clock may be ahead of this one.
+        before = datetime.now(UTC) - older_than if older_than else None
+        found = [upload async for upload in self._bucket.uploads(tenant_id, before=before)]
+        for name, upload_id in found if not dry_run else []:
+            await abort(self._bucket, name, upload_id)
+        return len(found)
+
+    async def ping(self) -> None:
+        """Asks for a listing: whether these credentials may store and delete as well is not tried."""
+        await self._bucket.ping()
+
+    async def _read(self, key: str, name: str, *, start: int, end: int | None) -> AsyncIterator[bytes]:
+        with self._bucket.reachable():
+            try:
+                answer = await self._open(name, start=start, end=end)
+            except ClientError as error:
+                if code_of(error) in NO_OBJECT:
+                    raise NotFound(f"there is no blob {key}") from None
+                if code_of(error) not in BEYOND_THE_END:
+                    raise
+                return
+        if body := answer.get("Body"):
+            # What it enters is another object, which checks neither length nor checksum.
+            async with body:
+                while chunk := await self._next(body):
+                    yield chunk
+
+    async def _open(self, name: str, *, start: int, end: int | None) -> Answer:
+        if end is not None and end <= start:
+            # HTTP has no empty ranges; whether there is such a blob is to be told nevertheless.
+            return await self._bucket.ask("head_object", Key=name)
+        if start == 0 and end is None:
+            return await self._bucket.ask("get_object", Key=name)
+        last = "" if end is None else end - 1
+        answer = await self._bucket.ask("get_object", Key=name, Range=f"bytes={start}-{last}")
+        if "ContentRange" not in answer:
+            answer["Body"].close()
+            raise Unavailable(f"the bucket {self._bucket.name}: asked for a part of an object, it sends all of it")
+        return answer
+
+    async def _next(self, body: Any) -> bytes:
+        with self._bucket.reachable():
+            chunk: bytes = await body.read(CHUNK)
+            return chunk
+
+    async def _delete(self, names: Sequence[str]) -> None:
+        objects = {"Objects": [{"Key": name} for name in names], "Quiet": True}
+        answer = await self._bucket.call("delete_objects", Delete=objects)
+        # The request may succeed while objects of it do not.
+        if errors := answer.get("Errors"):
+            code = errors[0].get("Code", "unknown")
+            raise Unavailable(f"the bucket {self._bucket.name}: {len(errors)} objects were not deleted ({code})")
