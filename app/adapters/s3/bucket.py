@@ -74,6 +74,13 @@ class Bucket:
         with self.reachable():
             return await self.ask(operation, **arguments)
 
+    async def tell(self, field: str, operation: str, **arguments: object) -> str:
+        """That field of the answer, which every S3 gives: a proxy's page, sent with status 200, has none."""
+        answer = await self.call(operation, **arguments)
+        if not (value := answer.get(field)):
+            raise Unavailable(f"the bucket {self.name}: what answers at its endpoint is not S3")
+        return str(value)
+
     async def ask(self, operation: str, **arguments: object) -> Answer:
         """As `call`, but an error is the client's own: for who knows what it means."""
         answer: Answer = await getattr(self._client, operation)(Bucket=self.name, **arguments)
@@ -81,7 +88,7 @@ class Bucket:
 
     async def ping(self) -> None:
         """The bucket is there, and these credentials are its. Raises Unavailable."""
-        await self.call("list_objects_v2", Prefix=self._root, MaxKeys=1)
+        await self.tell("Name", "list_objects_v2", Prefix=self._root, MaxKeys=1)
 
     async def objects(self, tenant_id: TenantId, *, before: datetime | None = None) -> AsyncIterator[list[str]]:
         """Names of a tenant's objects, those last written before then, page by page."""

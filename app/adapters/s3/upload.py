@@ -29,7 +29,7 @@ async def store(bucket: Bucket, name: str, chunks: AsyncIterator[bytes]) -> None
     async with aclosing(_parts(chunks)) as parts:
         first = await anext(parts)
         if _size(first) < PART:
-            await bucket.call("put_object", Key=name, Body=first)
+            await bucket.tell("ETag", "put_object", Key=name, Body=first)
         else:
             await _in_parts(bucket, name, _chain(first, parts))
 
@@ -44,15 +44,16 @@ async def _in_parts(bucket: Bucket, name: str, parts: AsyncIterator[io.BytesIO])
     try:
         upload_id = await asyncio.shield(begun)
         sent = await _send(bucket, name, upload_id, parts)
-        await bucket.call("complete_multipart_upload", Key=name, UploadId=upload_id, MultipartUpload={"Parts": sent})
+        await bucket.tell(
+            "ETag", "complete_multipart_upload", Key=name, UploadId=upload_id, MultipartUpload={"Parts": sent}
+        )
     except BaseException:
         await _to_its_end(_take_back(bucket, name, begun))
         raise
 
 
 async def _begin(bucket: Bucket, name: str) -> str:
-    answer = await bucket.call("create_multipart_upload", Key=name)
-    return str(answer["UploadId"])
+    return await bucket.tell("UploadId", "create_multipart_upload", Key=name)
 
 
 async def _send(bucket: Bucket, name: str, upload_id: str, parts: AsyncIterator[io.BytesIO]) -> list[dict[str, Any]]:
@@ -76,8 +77,8 @@ async def _send(bucket: Bucket, name: str, upload_id: str, parts: AsyncIterator[
 
 
 async def _send_one(bucket: Bucket, name: str, upload_id: str, *, number: int, part: io.BytesIO) -> dict[str, Any]:
-    answer = await bucket.call("upload_part", Key=name, UploadId=upload_id, PartNumber=number, Body=part)
-    return {"PartNumber": number, "ETag": answer["ETag"]}
+    etag = await bucket.tell("ETag", "upload_part", Key=name, UploadId=upload_id, PartNumber=number, Body=part)
+    return {"PartNumber": number, "ETag": etag}
 
 
 async def _take_back(bucket: Bucket, name: str, begun: asyncio.Task[str]) -> None:
