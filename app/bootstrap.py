@@ -19,6 +19,7 @@ from app.services.documents import Documents
 from app.services.erasure import Erasure
 from app.services.execution import Execution
 from app.services.jobs import Jobs
+from app.services.purging import Purging
 from app.services.rates import Rates
 from app.services.ringing import Ringing
 from app.services.settling import Settling
@@ -39,6 +40,7 @@ class Runtime:
     metrics: Metrics
     tenants: Tenants
     erasure: Erasure
+    purging: Purging
     rates: Rates
     uploads: Uploads
     documents: Documents
@@ -66,6 +68,15 @@ async def open_runtime(
         ringing = Ringing(doorbells, metrics)
         stopping = asyncio.Event()
         sweeping = Sweeping(sweeps=store.sweeps, ringing=ringing, metrics=metrics)
+        documents = Documents(database=store.database, blobs=blobs)
+        purging = Purging(
+            database=store.database,
+            documents=documents,
+            blobs=blobs,
+            sweeps=store.sweeps,
+            metrics=metrics,
+            retention=settings.retention,
+        )
         yield Runtime(
             settings=settings,
             metrics=metrics,
@@ -76,6 +87,7 @@ async def open_runtime(
                 tokens=open_tokens(settings, stack),
             ),
             erasure=Erasure(database=store.database, blobs=blobs),
+            purging=purging,
             rates=Rates(),
             uploads=Uploads(
                 database=store.database,
@@ -83,7 +95,7 @@ async def open_runtime(
                 ringing=ringing,
                 languages=recognizer.languages,
             ),
-            documents=Documents(database=store.database, blobs=blobs),
+            documents=documents,
             jobs=Jobs(database=store.database, ringing=ringing, languages=recognizer.languages, stopping=stopping),
             stopping=stopping,
             sweeping=sweeping,
@@ -97,6 +109,7 @@ async def open_runtime(
                 doorbells=doorbells,
                 ringing=ringing,
                 sweeping=sweeping,
+                purging=purging,
                 metrics=metrics,
                 handlers=handlers
                 or [
@@ -123,6 +136,7 @@ def _worker(
     doorbells: Mapping[Lane, Doorbell],
     ringing: Ringing,
     sweeping: Sweeping,
+    purging: Purging,
     metrics: Metrics,
     handlers: Sequence[Handler],
 ) -> Worker:
@@ -159,6 +173,8 @@ def _worker(
         heart=heart,
         sweeping=sweeping,
         sweep_every=settings.sweep_every,
+        purging=purging,
+        purge_every=settings.purge_every,
         grace=settings.grace,
         metrics=metrics,
     )

@@ -75,7 +75,7 @@ def settings_faults(settings: Settings) -> list[str]:
         "DAIRA_DATABASE_URL is empty: the embedded Postgres is for development; name a server": settings.embedded,
         "DAIRA_DATABASE_URL=memory:// loses all work on a restart; name a Postgres": settings.memory_store,
         "DAIRA_QUEUE_URL=memory:// rings in one process only; name a real queue": settings.memory_queue,
-        "DAIRA_BLOB_URL=memory:// loses all documents on a restart; use file:// on a shared volume": (
+        "DAIRA_BLOB_URL=memory:// loses all documents on a restart; use s3://, or file:// on a shared volume": (
             settings.memory_blobs
         ),
         "DAIRA_BLOB_URL is empty: say where documents are kept": not settings.blob_url,

@@ -1,12 +1,10 @@
 """Every setting, read once at the top. An unknown DAIRA_ variable is an error: it is a typing mistake."""
 
 import os
-import re
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
-from urllib.parse import urlsplit
 
 import platformdirs
 from dotenv import dotenv_values
@@ -14,13 +12,10 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_va
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.domain.lanes import Lane
+from app.urls import POSTGRES, check_blobs, check_queue, check_scheme
 
 PREFIX = "DAIRA_"
 MOST_SLOTS = 1_000
-REDIS = frozenset({"redis", "rediss", "unix"})
-QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,70}")
-S3_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*/?")
-POSTGRES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
 OF_THE_CLIENT = frozenset({"DAIRA_URL", "DAIRA_API_KEY"})
 """Read by `daira upload`, from the environment of whoever calls a service that runs elsewhere."""
 
@@ -166,31 +161,19 @@ class Settings(BaseSettings):
     @classmethod
     def _check_database_scheme(cls, value: SecretStr, info: ValidationInfo) -> SecretStr:
         allowed = POSTGRES | ({"memory"} if info.field_name == "database_url" else frozenset())
-        _check_scheme(value.get_secret_value(), allowed)
+        check_scheme(value.get_secret_value(), allowed)
         return value
 
     @field_validator("queue_url")
     @classmethod
-    def _check_queue_scheme(cls, value: SecretStr) -> SecretStr:
-        url = value.get_secret_value()
-        _check_scheme(url, POSTGRES | REDIS | {"sqs", "memory"})
-        if url.startswith("sqs:") and not QUEUE_NAME.fullmatch(url.removeprefix("sqs://")):
-            raise ValueError(
-                "an SQS queue is sqs://name, with up to 70 letters, digits, - and _; no account, no region"
-            )
+    def _check_queue_url(cls, value: SecretStr) -> SecretStr:
+        check_queue(value.get_secret_value())
         return value
 
     @field_validator("blob_url")
     @classmethod
     def _check_blob_url(cls, value: str) -> str:
-        _check_scheme(value, frozenset({"file", "memory", "s3"}))
-        parts = urlsplit(value)
-        if parts.scheme == "s3" and not S3_URL.fullmatch(value):
-            raise ValueError(
-                "a bucket is given as s3://bucket or s3://bucket/prefix: no credentials, no host, nothing to be escaped"
-            )
-        if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
-            raise ValueError("a folder is given as file:///an/absolute/path")
+        check_blobs(value)
         return value
 
     @model_validator(mode="after")
@@ -252,9 +235,3 @@ class Settings(BaseSettings):
     @property
     def ocr_page_timeout(self) -> timedelta:
         return timedelta(seconds=self.ocr_page_seconds)
-
-
-def _check_scheme(url: str, allowed: frozenset[str]) -> None:
-    """The URL is not repeated: it may hold a password."""
-    if url and urlsplit(url).scheme not in allowed:
-        raise ValueError(f"a URL that begins with {' or '.join(f'{scheme}://' for scheme in sorted(allowed))}")

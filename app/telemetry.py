@@ -57,6 +57,12 @@ class Metrics:
             "daira_scout_missed_total", "Jobs that only the full pass found: the scout is blind", registry=registry
         )
         self.pages_read = Counter("daira_pages_read_total", "Pages read, by source", ["source"], registry=registry)
+        self.purged = Counter(
+            "daira_purged_total",
+            "What purges removed: document (beyond retention), orphan (a blob without one), unfinished (of uploads)",
+            ["what"],
+            registry=registry,
+        )
         self.http_seconds = Histogram(
             "daira_http_request_seconds",
             "Requests",

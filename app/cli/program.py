@@ -42,6 +42,7 @@ def add_service_commands() -> None:
     app.command("serve", rich_help_panel="Start")(serving.serve)
     app.command("backlog", rich_help_panel="Operate")(operation.backlog)
     app.command("sweep", rich_help_panel="Operate")(operation.sweep)
+    app.command("purge", rich_help_panel="Operate")(operation.purge)
     app.command("doctor", rich_help_panel="Operate")(checks.doctor)
     app.command("selftest", rich_help_panel="Operate")(selftest.selftest)
     app.command("migrate", rich_help_panel="Administer")(administration.migrate)

@@ -2,12 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from uuid import UUID
 
 from app.domain.ids import DocumentId, TenantId
 from app.domain.jobs import Job
 from app.domain.warnings import DocumentWarning
+
+ACCEPTED_WITHIN = timedelta(hours=12)
+"""An upload, from its first bytes to its row: one that takes longer is refused."""
+
+ORPHAN_AFTER = timedelta(days=1)
+"""A blob so old that has no document never will. Twice the time that an upload gets, so that clocks may differ."""
 
 
 class DocumentStatus(StrEnum):
@@ -56,3 +63,14 @@ def status(document: Document, jobs: list[Job]) -> DocumentStatus:
 def blob_key(tenant: TenantId, document: DocumentId) -> str:
     """Made from names of ours alone: nothing that a client sent becomes part of a path."""
     return f"{tenant}/{document}"
+
+
+def document_of(key: str) -> DocumentId | None:
+    """Whose blob that is; None for one of another kind."""
+    name = key.partition("/")[2]
+    try:
+        document_id = DocumentId(UUID(name))
+    except ValueError:
+        return None
+    # There are other spellings of a UUID than that of `blob_key`.
+    return document_id if str(document_id) == name else None

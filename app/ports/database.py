@@ -116,6 +116,10 @@ class Documents(Protocol):
         """Newest first; `before` is the last document of the previous page."""
         ...
 
+    async def known(self, document_ids: Sequence[DocumentId]) -> set[DocumentId]:
+        """Those of them that there is a document of."""
+        ...
+
     async def set_read(
         self, document_id: DocumentId, *, page_count: int, warnings: Sequence[DocumentWarning] = ()
     ) -> bool:

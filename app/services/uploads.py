@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from app.domain.documents import Document, DocumentStatus, blob_key, status
+from app.domain.documents import ACCEPTED_WITHIN, Document, DocumentStatus, blob_key, status
 from app.domain.doorbells import Ring
 from app.domain.errors import Invalid, TooLarge, Unsupported
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
@@ -31,6 +31,8 @@ class Received:
     media_type: str
     size: int
     sha256: str
+    begun_at: datetime
+    """Before the first byte was stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +58,11 @@ class Uploads:
     async def receive(self, tenant_id: TenantId, chunks: AsyncIterator[bytes], *, max_bytes: int) -> Received:
         """Store the bytes while counting and hashing them. Nothing is left behind when it raises.
 
-        Raises TooLarge at the limit, Unsupported after the first bytes, Invalid for an empty file.
+        Raises TooLarge at the limit, Unsupported after the first bytes, Invalid for an empty file and for one that
+        takes too long.
         """
-        document_id = DocumentId(uuid7())
-        meter = _Meter(chunks, limit=max_bytes)
+        document_id, begun_at = DocumentId(uuid7()), datetime.now(UTC)
+        meter = _Meter(chunks, limit=max_bytes, begun_at=begun_at)
         media_type = await meter.media_type()
         await self.blobs.put(blob_key(tenant_id, document_id), meter.stream())
         return Received(
@@ -68,6 +71,7 @@ class Uploads:
             media_type=media_type,
             size=meter.size,
             sha256=meter.digest.hexdigest(),
+            begun_at=begun_at,
         )
 
     async def accept(
@@ -85,6 +89,7 @@ class Uploads:
         After Invalid, NotFound and TooMany there is no row: the bytes are to be discarded.
         """
         check_languages(language, requests, installed=self.languages())
+        _refuse_late(received.begun_at)
         document = Document(
             id=received.document_id,
             tenant_id=received.tenant_id,
@@ -117,6 +122,13 @@ def check_languages(language: str | None, requests: Sequence[JobRequest], *, ins
         if name is not None and (missing := set(str(name).split("+")) - installed):
             known = ", ".join(sorted(installed))
             raise Invalid(f"language {min(missing)!r} is not installed here; there is {known}", pointer=pointer)
+
+
+def _refuse_late(begun_at: datetime) -> None:
+    """A row must not come to bytes that the purge takes for an orphan's."""
+    if datetime.now(UTC) - begun_at > ACCEPTED_WITHIN:
+        hours = ACCEPTED_WITHIN.total_seconds() / 3600
+        raise Invalid(f"the upload took more than {hours:.0f} hours: send it again, and faster", pointer="/file")
 
 
 async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> tuple[Accepted, list[Job]]:
@@ -154,9 +166,10 @@ def new_job(document_id: DocumentId, request: JobRequest) -> NewJob:
 class _Meter:
     """Counts and hashes a stream on its way."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], *, limit: int) -> None:
+    def __init__(self, chunks: AsyncIterator[bytes], *, limit: int, begun_at: datetime) -> None:
         self._chunks = chunks
         self._limit = limit
+        self._begun_at = begun_at
         self._head = b""
         self.size = 0
         self.digest = hashlib.sha256()
@@ -184,5 +197,6 @@ class _Meter:
         self.size += len(chunk)
         if self.size > self._limit:
             raise TooLarge(f"the file has more than {self._limit:,} bytes, the limit here")
+        _refuse_late(self._begun_at)
         self.digest.update(chunk)
         return chunk

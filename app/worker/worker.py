@@ -1,6 +1,7 @@
 """The worker: a consumer for each lane, a heart, a sweeper; and how they stop."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -8,6 +9,7 @@ from datetime import timedelta
 import structlog
 
 from app.services.execution import Interruption
+from app.services.purging import Purging
 from app.services.sweeping import Sweeping
 from app.telemetry import Metrics
 from app.worker.consumer import Consumer
@@ -17,6 +19,8 @@ from app.worker.loops import keep_going
 log = structlog.get_logger()
 
 FULL_PASS_EVERY = timedelta(minutes=10)
+PURGE_AFTER = timedelta(minutes=10)
+"""At most, and by chance: workers that start together do not all list the blob store at once."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +29,8 @@ class Worker:
     heart: Heart
     sweeping: Sweeping
     sweep_every: timedelta
+    purging: Purging
+    purge_every: timedelta
     grace: timedelta
     metrics: Metrics
     _consuming: list[asyncio.Task[None]] = field(default_factory=list)
@@ -38,6 +44,7 @@ class Worker:
         self._sweeping = [
             asyncio.create_task(self._keep("sweep", self.sweeping.sweep, every=self.sweep_every)),
             asyncio.create_task(self._keep("full_pass", self.sweeping.full_pass, every=FULL_PASS_EVERY)),
+            asyncio.create_task(self._keep_purging()),
         ]
         log.info("worker_started", lanes=[consumer.lane for consumer in self.consumers])
 
@@ -55,6 +62,18 @@ class Worker:
 
     async def _keep(self, name: str, turn: Callable[[], Awaitable[object]], *, every: timedelta) -> None:
         await keep_going(name, turn, every=every, deadline=max(every, timedelta(seconds=60)), metrics=self.metrics)
+
+    async def _keep_purging(self) -> None:
+        await keep_going(
+            "purge",
+            self.purging.purge,
+            every=self.purge_every,
+            deadline=max(self.purge_every, timedelta(minutes=10)),
+            metrics=self.metrics,
+            after=random.random() * min(self.purge_every, PURGE_AFTER),  # noqa: S311 - nothing secret hangs on it
+            # Waste that stays is no reason to serve nobody.
+            vital=False,
+        )
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:

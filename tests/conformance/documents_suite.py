@@ -46,6 +46,15 @@ class DocumentsSuite:
             assert not await tx.documents.set_read(DocumentId(uuid7()), page_count=1)
             assert not await tx.documents.remove(DocumentId(uuid7()))
 
+    async def test_of_many_ids_those_of_documents_of_the_tenant_are_known(self, rig: Rig) -> None:
+        acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")
+        mine = [(await rig.document(acme)).id for _ in range(3)]
+        theirs = (await rig.document(bolt)).id
+        unknown = [DocumentId(uuid7()) for _ in range(600)]
+        async with rig.database.begin(acme) as tx:
+            assert await tx.documents.known([*mine[:2], theirs, *unknown]) == set(mine[:2])
+            assert await tx.documents.known([]) == set()
+
     async def test_the_same_bytes_are_one_document_within_a_tenant(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         document = await rig.document(tenant)

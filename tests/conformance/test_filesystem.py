@@ -3,7 +3,8 @@
 import asyncio
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,19 @@ from app.adapters.filesystem import blobs as filesystem
 from app.adapters.filesystem.blobs import FileBlobs
 from app.domain.errors import Invalid, NotFound, Unavailable
 from app.ports.blobs import CHUNK, StockedBlobs
-from tests.conformance.blobs_suite import HOSTILE, KEY, BlobsSuite, Refused, chunks, content, refused
+from tests.conformance.blobs_suite import (
+    ACME,
+    HOSTILE,
+    HOUR,
+    KEY,
+    NO_TIME,
+    BlobsSuite,
+    Refused,
+    chunks,
+    content,
+    keys,
+    refused,
+)
 
 
 @pytest.fixture
@@ -130,6 +143,44 @@ class TestFileBlobs(BlobsSuite):
         reader = blobs.get(KEY)
         await anext(reader)
         await reader.aclose()  # type: ignore[attr-defined]
+        assert open_files() == before
+
+    async def test_what_a_killed_process_left_is_found_by_its_age_and_a_part_that_grows_is_not(
+        self, blobs: StockedBlobs, root: Path
+    ) -> None:
+        dead = root / "acme" / f".name.{'0' * 32}.part"
+        dead.parent.mkdir(parents=True)
+        dead.write_bytes(b"half of it")
+        os.utime(dead, (0, time.time() - HOUR.total_seconds() - 60))
+
+        async def looking() -> AsyncIterator[bytes]:
+            yield b"half of it, "
+            assert await blobs.clear_unfinished(ACME, older_than=HOUR, dry_run=True) == 1
+            assert await blobs.clear_unfinished(ACME, older_than=HOUR) == 1
+            yield b"and the rest"
+
+        await blobs.put(KEY, looking())
+        assert files(root) == [KEY]
+
+    async def test_the_age_of_a_blob_is_that_of_its_last_byte(self, blobs: StockedBlobs, root: Path) -> None:
+        for key in (KEY, "acme/old"):
+            await blobs.put(key, chunks(b"Dear Sir"))
+        os.utime(root / "acme/old", (0, time.time() - HOUR.total_seconds() - 60))
+        assert await keys(blobs, older_than=HOUR) == ["acme/old"]
+
+    async def test_a_long_folder_is_listed_in_pieces_and_links_and_folders_are_no_blobs(
+        self, blobs: StockedBlobs, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(filesystem, "AT_A_TIME", 3)
+        for n in range(10):
+            await blobs.put(f"acme/{n}", chunks(b"Dear Sir"))
+        (root / "acme" / "folder").mkdir()
+        (root / "acme" / "link").symlink_to(root / "acme" / "0")
+        before = open_files()
+        assert await keys(blobs) == [f"acme/{n}" for n in range(10)]
+        listing = blobs.keys(ACME, older_than=NO_TIME)
+        await anext(listing)
+        await listing.aclose()  # type: ignore[attr-defined]
         assert open_files() == before
 
     async def test_a_ping_leaves_nothing(self, blobs: StockedBlobs, root: Path) -> None:

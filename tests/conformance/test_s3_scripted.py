@@ -150,6 +150,28 @@ async def test_one_part_is_sent_while_the_next_is_filled_and_no_more(server: Scr
     assert server.kinds().count(PART) == 5
 
 
+async def test_no_part_is_on_its_way_any_more_when_an_upload_is_taken_back(server: Scripted, blobs: S3Blobs) -> None:
+    arrived, _ = server.hold(PART)
+    on_their_way: list[str] = []
+
+    def look(_request: object) -> Answer:
+        names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+        on_their_way.extend(name for name in names if name == "_send_one")
+        return Answer(status=204)
+
+    async def refused_late() -> AsyncIterator[bytes]:
+        async for piece in large(12 * 1024 * 1024):
+            yield piece
+        await arrived.wait()
+        raise Refused
+
+    server.answers[ABORT] = [look]
+    with pytest.raises(Refused):
+        await blobs.put(KEY, refused_late())
+    assert server.kinds()[-1] == ABORT
+    assert on_their_way == []
+
+
 async def test_a_blob_of_more_parts_than_there_may_be_is_refused(
     server: Scripted, blobs: S3Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -353,3 +353,11 @@ def test_threat_16_no_connection_commits_by_itself() -> None:
         if "isolation_level" in path.read_text() or "AUTOCOMMIT" in path.read_text()
     ]
     assert found == []
+
+
+@pytest.mark.threat(60)
+def test_threat_60_no_url_is_presigned_and_no_object_opened_to_others() -> None:
+    """Who may not ask the service for bytes gets them nowhere else: there is no other address that would give them."""
+    words = ("presign", "ACL", "GrantRead", "put_bucket_policy", "put_public_access_block", "PostPolicy")
+    texts = {path.name: path.read_text() for path in APP.rglob("*.py")}
+    assert [name for name, text in texts.items() if any(word in text for word in words)] == []

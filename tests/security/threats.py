@@ -103,7 +103,6 @@ WITHOUT_A_TEST = {
     12: "`Idempotency-Key` is not read yet",
     57: "documents can't be downloaded yet; every answer carries `nosniff` already",
     58: "documents can't be downloaded yet: no route answers ranges",
-    60: "there is no S3 store yet, and no URL is presigned",
     62: "there are no webhooks yet, and nothing fetches a URL of a tenant's",
     63: "there are no webhooks yet",
     64: "there are no webhooks yet",

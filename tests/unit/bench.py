@@ -8,6 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from app.adapters.memory.blobs import MemoryBlobs
 from app.adapters.memory.doorbell import MemoryDoorbell
 from app.domain.doorbells import Ring
 from app.domain.errors import Unavailable
@@ -16,11 +17,14 @@ from app.domain.jobs import Job
 from app.domain.lanes import Lane
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
+from app.ports.blobs import StockedBlobs
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
 from app.ports.handlers import Reporter
 from app.ports.leases import Leases
+from app.services.documents import Documents
 from app.services.execution import Execution
+from app.services.purging import Purging
 from app.services.ringing import Ringing
 from app.services.settling import Settling
 from app.services.sweeping import Sweeping
@@ -153,6 +157,8 @@ class Bench:
             heart=heart,
             sweeping=self.sweeping,
             sweep_every=timedelta(seconds=30),
+            purging=purging(self.rig, MemoryBlobs(), metrics=self.metrics),
+            purge_every=timedelta(hours=6),
             grace=grace,
             metrics=self.metrics,
         )
@@ -169,6 +175,19 @@ class Bench:
 
     def count(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def purging(
+    rig: Rig, blobs: StockedBlobs, *, metrics: Metrics | None = None, retention: timedelta | None = None
+) -> Purging:
+    return Purging(
+        database=rig.database,
+        documents=Documents(database=rig.database, blobs=blobs),
+        blobs=blobs,
+        sweeps=rig.sweeps,
+        metrics=metrics or Metrics(),
+        retention=retention,
+    )
 
 
 def a_hold(job: ClaimedJob, *, length: timedelta = LEASE) -> JobHold:

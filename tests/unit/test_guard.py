@@ -24,6 +24,7 @@ def settings(**given: Any) -> Settings:
 def test_safe_settings_have_no_fault() -> None:
     assert settings_faults(settings()) == []
     assert settings_faults(settings(cors_origins=["https://a.test"])) == []
+    assert settings_faults(settings(blob_url="s3://daira-documents/production")) == []
 
 
 @pytest.mark.parametrize(

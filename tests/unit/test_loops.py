@@ -1,6 +1,7 @@
 """Background loops: an error or a hang costs one turn, and who watches sees when they last succeeded."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -60,6 +61,29 @@ async def test_the_first_turn_comes_at_once() -> None:
     turns = Turns()
     async with going(turns, Metrics(), every=LONG):
         await until(lambda: turns.count == 1)
+
+
+async def test_the_first_turn_may_come_later() -> None:
+    turns, metrics = Turns(), Metrics()
+    later = timedelta(milliseconds=100)
+    loop = keep_going("sweep", turns, every=LONG, deadline=LONG, metrics=metrics, after=later)
+    task = asyncio.create_task(loop)
+    began = time.monotonic()
+    await until(lambda: turns.count == 1)
+    assert time.monotonic() - began >= later.total_seconds()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_loop_that_is_not_vital_is_never_missed() -> None:
+    for vital in (True, False):
+        metrics = Metrics()
+        loop = keep_going("sweep", Turns(), every=OFTEN, deadline=OFTEN, metrics=metrics, after=LONG, vital=vital)
+        task = asyncio.create_task(loop)
+        await until(lambda metrics=metrics: (age(metrics) or 0) > 0.05)  # type: ignore[misc]
+        assert ("sweep" in metrics.silent_loops()) == vital
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_loop_survives_any_error() -> None:

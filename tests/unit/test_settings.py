@@ -1,6 +1,7 @@
 """Settings: each is read once and checked, and a mistyped one is an error."""
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,8 @@ def test_the_clients_own_variables_may_stand_in_the_file(tmp_path: Path) -> None
         ("DAIRA_GRACE_SECONDS", "-1"),
         ("DAIRA_MAX_UPLOAD_BYTES", "0"),
         ("DAIRA_MAX_PAGES", "0"),
+        ("DAIRA_RETENTION_DAYS", "-1"),
+        ("DAIRA_PURGE_SECONDS", "0"),
         ("DAIRA_OCR", "guess"),
         ("DAIRA_OCR_MEMORY_BYTES", "1"),
         ("DAIRA_LOG_LEVEL", "loud"),
@@ -154,6 +157,46 @@ def test_a_memory_queue_may_ring_for_another_store(monkeypatch: pytest.MonkeyPat
     assert settings.memory_queue
     assert not settings.memory_store
     assert not settings.embedded
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://daira", "s3://daira/", "s3://daira-documents/production", "s3://a.b-c/x/Y_z.1", "file:///srv/daira"]
+)
+def test_blobs_lie_in_a_bucket_or_in_a_folder(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    assert read(monkeypatch, DAIRA_BLOB_URL=url).blob_url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://",
+        "s3:///prefix",
+        "s3:daira",
+        "s3://Daira",
+        "s3://da",
+        "s3://AKID:made-up-secret@daira",
+        "s3://daira:9000/x",
+        "s3://daira//x",
+        "s3://daira/../x",
+        "s3://daira/.",
+        "s3://daira/x?region=eu",
+        "s3://daira/x#y",
+        "s3://daira/x y",
+        "s3://daira/%2e%2e",
+        "s3://daira/x\n",
+        "https://daira.s3.amazonaws.com",
+        "file://daira",
+        "file:daira",
+    ],
+)
+def test_what_could_be_taken_for_another_place_is_refused(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    message = faults(monkeypatch, DAIRA_BLOB_URL=url)
+    assert "s3://" in message or "file:///an/absolute/path" in message
+
+
+def test_documents_are_kept_for_ever_unless_a_retention_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().retention is None
+    assert read(monkeypatch, DAIRA_RETENTION_DAYS="30").retention == timedelta(days=30)
 
 
 def test_what_holds_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ import math
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import ExitStack, aclosing, suppress
 from datetime import timedelta
 from errno import ENOENT
 from functools import partial
@@ -62,9 +62,11 @@ class FileBlobs:
         await _in_thread(_remove_folder, self._root / ids.tenant_id(tenant_id))
 
     async def keys(self, tenant_id: TenantId, *, older_than: timedelta) -> AsyncIterator[str]:
-        async for name in _names(self._root / ids.tenant_id(tenant_id), older_than=older_than):
-            if NAME_PATTERN.fullmatch(name):
-                yield f"{tenant_id}/{name}"
+        folder = self._root / ids.tenant_id(tenant_id)
+        async with aclosing(_names(folder, older_than=older_than)) as names:
+            async for name in names:
+                if NAME_PATTERN.fullmatch(name):
+                    yield f"{tenant_id}/{name}"
 
     async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
         """What still grows is not among them, however long ago it was begun."""
@@ -105,7 +107,7 @@ async def _read(path: Path, *, start: int, end: int | None) -> AsyncIterator[byt
         await _in_thread(files.close)
 
 
-async def _names(folder: Path, *, older_than: timedelta) -> AsyncIterator[str]:
+async def _names(folder: Path, *, older_than: timedelta) -> AsyncGenerator[str]:
     """Of files that were last written to longer ago."""
     names = _older(folder, time.time() - older_than.total_seconds())
     try:

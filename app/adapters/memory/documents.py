@@ -55,6 +55,9 @@ class MemoryDocuments:
         ]
         return sorted(found, key=_place, reverse=True)[:limit]
 
+    async def known(self, document_ids: Sequence[DocumentId]) -> set[DocumentId]:
+        return self._session.reading().documents.keys() & set(document_ids)
+
     async def set_read(
         self, document_id: DocumentId, *, page_count: int, warnings: Sequence[DocumentWarning] = ()
     ) -> bool:

@@ -75,6 +75,11 @@ class PostgresDocuments:
         statement = select(documents).where(and_(*wanted)).order_by(c.created_at.desc(), c.id.desc()).limit(limit)
         return [_document(row) for row in await self._clamped.execute(statement)]
 
+    async def known(self, document_ids: Sequence[DocumentId]) -> set[DocumentId]:
+        c = documents.c
+        statement = select(c.id).where(c.tenant_id == self._tenant_id, c.id.in_(document_ids))
+        return {DocumentId(row.id) for row in await self._clamped.execute(statement)}
+
     async def set_read(
         self, document_id: DocumentId, *, page_count: int, warnings: Sequence[DocumentWarning] = ()
     ) -> bool:

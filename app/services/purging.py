@@ -1,0 +1,199 @@
+"""The purge: documents beyond retention, blobs without a document, and what uploads have left unfinished.
+
+A blob is stored seconds before its row, and never more than `ACCEPTED_WITHIN`: one that is older than `ORPHAN_AFTER`
+and has no row will have none. Every worker purges, none leads: what two remove at once is gone once.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import astuple, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+import structlog
+
+from app.domain.documents import ORPHAN_AFTER, Cursor, document_of
+from app.domain.errors import DairaError, NotFound, Unavailable
+from app.domain.ids import DocumentId, TenantId
+from app.domain.tenants import TenantState
+from app.ports.blobs import StockedBlobs
+from app.ports.database import Database
+from app.ports.sweeps import Sweeps
+from app.services.documents import Documents
+from app.telemetry import Metrics
+
+log = structlog.get_logger()
+
+TENANTS_AT_A_TIME = 500
+AT_A_TIME = 500
+"""Documents listed, or blobs looked up, in one transaction."""
+
+ORPHANS_AT_A_TIME = 10_000
+"""Of one tenant in one purge; the next one goes on."""
+
+FEW = 20
+"""Orphans that may be more than there are documents. Many are no waste of uploads, but a database that is not this
+bucket's, or was emptied, or is just being restored: its bytes are the last thing to lose then."""
+
+PATIENCE = timedelta(minutes=30)
+"""For one tenant; the next purge goes on with it."""
+
+FAULTS_IN_A_ROW = 5
+"""Then it is not the tenants that are at fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    documents: int = 0
+    """Beyond retention."""
+    orphans: int = 0
+    unfinished: int = 0
+    left: int = 0
+    """Orphans that were not removed, for there are too many to be waste."""
+
+    def __add__(self, other: Self) -> "Purged":
+        return Purged(
+            documents=self.documents + other.documents,
+            orphans=self.orphans + other.orphans,
+            unfinished=self.unfinished + other.unfinished,
+            left=self.left + other.left,
+        )
+
+    def __bool__(self) -> bool:
+        return any(astuple(self))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """What of a tenant's blobs is old enough."""
+
+    known: int = 0
+    orphans: int = 0
+    keys: list[str] = field(default_factory=list)
+    """Of orphans, as many as one purge removes."""
+
+    def add(self, keys: dict[DocumentId, str], *, known: set[DocumentId]) -> None:
+        found = [key for document_id, key in keys.items() if document_id not in known]
+        self.known += len(known)
+        self.orphans += len(found)
+        self.keys += found[: ORPHANS_AT_A_TIME - len(self.keys)]
+
+    @property
+    def doubtful(self) -> bool:
+        return self.orphans > max(FEW, self.known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purging:
+    database: Database
+    documents: Documents
+    blobs: StockedBlobs
+    sweeps: Sweeps
+    metrics: Metrics
+    retention: timedelta | None
+    """None: documents are kept for ever."""
+
+    async def purge(
+        self,
+        *,
+        dry_run: bool = False,
+        even_many: bool = False,
+        told: Callable[[TenantId, Purged], object] = lambda _tenant, _purged: None,
+    ) -> Purged:
+        """One pass over the registry; `told` hears of each tenant. Suspended ones are left as they are.
+
+        A tenant that fails keeps no other from its turn. Raises Unavailable at the end where any did, and at once
+        where nothing goes.
+        """
+        await self.blobs.ping()
+        total, failed, in_a_row = Purged(), 0, 0
+        async for tenant_id in self._tenants():
+            try:
+                async with asyncio.timeout(PATIENCE.total_seconds()):
+                    purged = await self._purge(tenant_id, dry_run=dry_run, even_many=even_many)
+            except (DairaError, TimeoutError) as error:
+                log.warning("purge_failed", tenant_id=tenant_id, reason=str(error) or "it took too long")
+                failed, in_a_row = failed + 1, in_a_row + 1
+                if in_a_row == FAULTS_IN_A_ROW:
+                    raise Unavailable(
+                        f"the purge was given up after {in_a_row} tenants failed in a row: {error}"
+                    ) from error
+            else:
+                told(tenant_id, purged)
+                total, in_a_row = total + purged, 0
+        if failed:
+            raise Unavailable(f"{failed} tenants could not be purged; the log says why (purge_failed)")
+        return total
+
+    async def _tenants(self) -> AsyncIterator[TenantId]:
+        names = await self.sweeps.tenants(after=None, limit=TENANTS_AT_A_TIME)
+        while names:
+            for name in names:
+                yield name
+            names = await self.sweeps.tenants(after=names[-1], limit=TENANTS_AT_A_TIME)
+
+    async def _purge(self, tenant_id: TenantId, *, dry_run: bool, even_many: bool) -> Purged:
+        async with self.database.begin(tenant_id) as tx:
+            tenant = await tx.tenant.get()
+        if tenant is None or tenant.state is not TenantState.ACTIVE:
+            return Purged()
+        documents = await self._retire(tenant_id, dry_run=dry_run)
+        unfinished = await self.blobs.clear_unfinished(tenant_id, older_than=ORPHAN_AFTER, dry_run=dry_run)
+        found = await self._orphans(tenant_id)
+        left = 0 if even_many or not found.doubtful else found.orphans
+        orphans = 0 if left else await self._remove(found.keys, dry_run=dry_run)
+        purged = Purged(documents=documents, orphans=orphans, unfinished=unfinished, left=left)
+        self._tell(tenant_id, purged, dry_run=dry_run)
+        return purged
+
+    async def _retire(self, tenant_id: TenantId, *, dry_run: bool) -> int:
+        """One by one, as by DELETE: several in a transaction could lock their jobs against a batch of settles."""
+        if self.retention is None:
+            return 0
+        count = 0
+        limit = datetime.now(UTC) - self.retention
+        before: Cursor | None = None
+        while True:
+            async with self.database.begin(tenant_id) as tx:
+                old = await tx.documents.newest(limit=AT_A_TIME, created_before=limit, before=before)
+            for document in old if not dry_run else []:
+                with suppress(NotFound):  # somebody else was faster
+                    await self.documents.remove(tenant_id, document.id)
+            count += len(old)
+            if len(old) < AT_A_TIME:
+                return count
+            before = Cursor(created_at=old[-1].created_at, id=old[-1].id)
+
+    async def _orphans(self, tenant_id: TenantId) -> _Found:
+        found = _Found()
+        keys: dict[DocumentId, str] = {}
+        async for key in self.blobs.keys(tenant_id, older_than=ORPHAN_AFTER):
+            # A blob of another kind is none of a document's.
+            if document_id := document_of(key):
+                keys[document_id] = key
+            if len(keys) == AT_A_TIME:
+                found.add(keys, known=await self._known(tenant_id, keys))
+                keys = {}
+        found.add(keys, known=await self._known(tenant_id, keys))
+        return found
+
+    async def _known(self, tenant_id: TenantId, keys: dict[DocumentId, str]) -> set[DocumentId]:
+        if not keys:
+            return set()
+        async with self.database.begin(tenant_id) as tx:
+            return await tx.documents.known(list(keys))
+
+    async def _remove(self, keys: list[str], *, dry_run: bool) -> int:
+        for key in keys if not dry_run else []:
+            await self.blobs.delete(key)
+        return len(keys)
+
+    def _tell(self, tenant_id: TenantId, purged: Purged, *, dry_run: bool) -> None:
+        if purged.left:
+            log.error("orphans_left", tenant_id=tenant_id, count=purged.left)
+        removed = {"document": purged.documents, "orphan": purged.orphans, "unfinished": purged.unfinished}
+        if not dry_run and any(removed.values()):
+            for what, count in removed.items():
+                self.metrics.purged.labels(what).inc(count)
+            log.info("tenant_purged", tenant_id=tenant_id, **removed)

@@ -1,0 +1,31 @@
+"""What the URLs of settings may look like. None is repeated in an error: it may hold a password."""
+
+import re
+from urllib.parse import urlsplit
+
+POSTGRES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
+REDIS = frozenset({"redis", "rediss", "unix"})
+QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,70}")
+BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*/?")
+
+
+def check_scheme(url: str, allowed: frozenset[str]) -> None:
+    if url and urlsplit(url).scheme not in allowed:
+        raise ValueError(f"a URL that begins with {' or '.join(f'{scheme}://' for scheme in sorted(allowed))}")
+
+
+def check_queue(url: str) -> None:
+    check_scheme(url, POSTGRES | REDIS | {"sqs", "memory"})
+    if url.startswith("sqs:") and not QUEUE_NAME.fullmatch(url.removeprefix("sqs://")):
+        raise ValueError("an SQS queue is sqs://name, with up to 70 letters, digits, - and _; no account, no region")
+
+
+def check_blobs(url: str) -> None:
+    check_scheme(url, frozenset({"file", "memory", "s3"}))
+    parts = urlsplit(url)
+    if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
+        raise ValueError("a folder is given as file:///an/absolute/path")
+    if parts.scheme == "s3" and not BUCKET.fullmatch(url):
+        raise ValueError(
+            "a bucket is given as s3://bucket or s3://bucket/prefix: no credentials, nothing to be escaped"
+        )
