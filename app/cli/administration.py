@@ -11,7 +11,7 @@ from app.adapters.postgres import migrations, roles
 from app.bootstrap import Runtime, open_runtime
 from app.domain.errors import Invalid
 from app.settings import Settings
-from app.telemetry import Metrics
+from app.telemetry import Metrics, set_up_logging
 
 db = typer.Typer(help="The database, once.", no_args_is_help=True)
 
@@ -24,6 +24,9 @@ async def runtime() -> AsyncIterator[Runtime]:
 
 
 def with_runtime(act: Callable[[Runtime], Awaitable[None]]) -> None:
+    # What a command prints is its answer: warnings go beside it, and what is no warning nowhere.
+    set_up_logging(level="warning", human=True)
+
     async def acting() -> None:
         async with runtime() as opened:
             await act(opened)

@@ -95,7 +95,7 @@ class Upload:
         size = next(int(line.split(":")[1]) for line in lines if line.startswith("content-length:"))
         while len(body) < size:
             body += self._more()
-        return int(lines[0].split(" ")[1]), json.loads(body)
+        return int(lines[0].split(" ")[1]), json.loads(body[:size])
 
     def _more(self) -> bytes:
         chunk = self._socket.recv(65536)
