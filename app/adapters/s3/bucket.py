@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any
 
-import aioboto3
 from botocore.config import Config
 
+from app.adapters.aws.clients import client
 from app.adapters.aws.faults import reachable
 from app.adapters.s3.faults import refusal
 from app.domain import ids
@@ -53,9 +53,8 @@ class Bucket:
             s3={"addressing_style": "path" if self._endpoint_url else "auto"},
         )
         with self.reachable():
-            session = aioboto3.Session(region_name=self._region)
-            client = session.client("s3", endpoint_url=self._endpoint_url, config=config)
-            self._client = await self._stack.enter_async_context(client)
+            made = client("s3", endpoint_url=self._endpoint_url, region=self._region, config=config)
+            self._client = await self._stack.enter_async_context(made)
 
     async def close(self) -> None:
         await self._stack.aclose()

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
-import aioboto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from app.adapters.aws.clients import client
 from app.adapters.aws.faults import reachable
 from app.adapters.sqs.batches import Entry, Refused, in_batches
 from app.adapters.sqs.faults import INVALID, is_invalid, is_missing, refusal
@@ -34,9 +34,8 @@ class SqsQueue:
 
     async def open(self) -> None:
         with self._reachable():
-            session = aioboto3.Session(region_name=self._region)
-            client = session.client("sqs", endpoint_url=self._endpoint_url, config=self._config)
-            self._client = await self._stack.enter_async_context(client)
+            made = client("sqs", endpoint_url=self._endpoint_url, region=self._region, config=self._config)
+            self._client = await self._stack.enter_async_context(made)
         await self.find()
 
     async def close(self) -> None:
