@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from app.adapters.ocr.engine import Engine
 from app.adapters.ocr.geometry import MAX_PIXELS, MAX_SIDE, POINTS_PER_INCH, check_pixels, too_many_pixels
 from app.adapters.ocr.scan import read_scan
-from app.adapters.ocr.tesseract import Tesseract
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source
 from app.domain.warnings import DocumentWarning
@@ -49,7 +49,7 @@ _BLAMED_ON_THE_FILE = (
 class ImageFile:
     """Raises DocumentFault (corrupt, too_large, too_many_pages)."""
 
-    def __init__(self, path: Path, *, engine: Tesseract, language: str, max_pages: int) -> None:
+    def __init__(self, path: Path, *, engine: Engine, language: str, max_pages: int) -> None:
         self._engine = engine
         self._language = language
         self.warnings: list[DocumentWarning] = []

@@ -9,9 +9,9 @@ from pathlib import Path
 import pypdfium2
 import pypdfium2.raw as pdfium
 
+from app.adapters.ocr.engine import Engine
 from app.adapters.ocr.geometry import POINTS_PER_INCH, Box, around, render_dpi
 from app.adapters.ocr.scan import read_scan
-from app.adapters.ocr.tesseract import Tesseract
 from app.adapters.ocr.text_layer import TextLayer, is_trustworthy, text_layer
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source, text_of
@@ -26,7 +26,7 @@ _DRAWN = frozenset({pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_PATH, pdfium.
 class PdfFile:
     """Raises DocumentFault (encrypted, corrupt, empty)."""
 
-    def __init__(self, path: Path, *, engine: Tesseract, language: str, dpi: int) -> None:
+    def __init__(self, path: Path, *, engine: Engine, language: str, dpi: int) -> None:
         self._engine = engine
         self._language = language
         self._dpi = dpi

@@ -6,15 +6,15 @@ from dataclasses import replace
 from PIL import Image
 
 from app.adapters.ocr.deskew import tilt
+from app.adapters.ocr.engine import Engine, Found
 from app.adapters.ocr.geometry import MAX_PIXELS, MAX_SIDE, clipped, scaled, turned_back
-from app.adapters.ocr.tesseract import Found, Tesseract
 from app.domain.pages import Page, Source, Word, confidence_of, text_of
 
 _WHITE = 255
 
 
 def read_scan(
-    engine: Tesseract,
+    engine: Engine,
     image: Image.Image,
     *,
     number: int,
@@ -24,7 +24,7 @@ def read_scan(
     dpi: int,
 ) -> Page:
     """The page of `size` points that the grey `image` shows."""
-    found = _recognised(engine, image, language=language, dpi=dpi)
+    found = recognised(engine, image, language=language, dpi=dpi)
     width, height = size
     words = tuple(_on_page(found, image=image, width=width, height=height))
     return Page(
@@ -40,6 +40,19 @@ def read_scan(
     )
 
 
+def recognised(engine: Engine, image: Image.Image, *, language: str, dpi: int) -> list[Found]:
+    """The words of a grey picture in reading order, by its pixels, whichever way it lies or leans."""
+    degrees = tilt(image)
+    level = _levelled(image, degrees) if degrees else image
+    found = engine.words(level, language=language, dpi=dpi)
+    if level is image:
+        return found
+    return [
+        replace(word, box=turned_back(word.box, degrees=degrees, size=level.size, original=image.size))
+        for word in found
+    ]
+
+
 def _on_page(found: list[Found], *, image: Image.Image, width: float, height: float) -> Iterator[Word]:
     x, y = width / image.width, height / image.height
     for word in found:
@@ -51,18 +64,6 @@ def _on_page(found: list[Found], *, image: Image.Image, width: float, height: fl
             line=word.line,
             block=word.block,
         )
-
-
-def _recognised(engine: Tesseract, image: Image.Image, *, language: str, dpi: int) -> list[Found]:
-    degrees = tilt(image)
-    level = _levelled(image, degrees) if degrees else image
-    found = engine.words(level, language=language, dpi=dpi)
-    if level is image:
-        return found
-    return [
-        replace(word, box=turned_back(word.box, degrees=degrees, size=level.size, original=image.size))
-        for word in found
-    ]
 
 
 def _levelled(image: Image.Image, degrees: float) -> Image.Image:

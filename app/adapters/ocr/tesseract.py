@@ -4,13 +4,12 @@ User bytes are never handed to it, only decoded pixels: its wheel bundles old co
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import tesserocr
 from PIL import Image
 
-from app.adapters.ocr.geometry import Box
+from app.adapters.ocr.engine import Found
 from app.adapters.ocr.scrub import scrubbed
 
 _MOST_LOADED = 3
@@ -19,21 +18,9 @@ _WORD_LEVEL = "5"
 _TSV_COLUMNS = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """One word and where it stands in the reading order."""
-
-    text: str
-    box: Box
-    """Pixels of the image."""
-    confidence: float
-    line: int
-    """Of the page, from 0."""
-    block: int
-    """The paragraph, from 0."""
-
-
 class Tesseract:
+    """An Engine."""
+
     def __init__(self, *, tessdata: Path) -> None:
         self._tessdata = tessdata
         self._loaded: dict[str, tesserocr.PyTessBaseAPI] = {}
