@@ -97,7 +97,7 @@ async def test_a_mixed_pdf_is_decided_page_by_page(recognizer: Recognizer, writt
     scan = drawn(SENTENCE, size=(1275, 1650))
     content = pdf(Sheet(lines=(SENTENCE,)), Sheet(image=scan), Sheet(), Sheet(lines=("Stamp",)))
     pages = await pages_of(recognizer, written(content))
-    assert [page.source for page in pages] == ["text_layer", "ocr", "text_layer", "ocr"]
+    assert [page.source for page in pages] == ["text_layer", "ocr", "text_layer", "text_layer"]
     assert [page.number for page in pages] == [1, 2, 3, 4]
     assert has_sentence(pages[0])
     assert has_sentence(pages[1])
@@ -193,7 +193,7 @@ async def test_every_pixel_format_is_read(recognizer: Recognizer, written: Writt
         ("corrupt", PNG, encoded(drawn(SENTENCE))[:2000]),
         ("corrupt", JPEG, b"\xff\xd8\xff\xe0" + b"\0" * 99),
         ("encrypted", PDF, encrypted_pdf()),
-        ("too_large", PDF, pdf(Sheet(lines=("Hi",), size=(14_400, 14_400)))),
+        ("too_large", PDF, pdf(Sheet(image=drawn("Hi"), size=(14_400, 14_400)))),
         ("too_large", PNG, encoded(Image.new("1", (20_000, 20_000)))),
         ("too_large", PNG, encoded(Image.new("1", (33_000, 10)))),
         ("too_many_pages", PDF, pdf(*[Sheet()] * 6)),

@@ -9,7 +9,6 @@ from app.adapters.ocr import wire
 from app.adapters.ocr.deskew import tilt
 from app.adapters.ocr.geometry import check_pixels, clipped, displayed, render_dpi, turned_back
 from app.adapters.ocr.scrub import is_junk, scrubbed
-from app.adapters.ocr.text_layer import is_trustworthy
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source, Word, text_of
 from app.domain.warnings import WarningCode
@@ -104,25 +103,6 @@ def test_the_tilt_of_a_page_on_its_side_is_found() -> None:
 )
 def test_what_is_level_or_no_text_is_left_alone(page: Image.Image) -> None:
     assert tilt(page) == 0
-
-
-@pytest.mark.parametrize(
-    ("characters", "junk", "coverage", "trusted"),
-    [
-        (1749, 0, 0.0, True),
-        (1749, 0, 1.0, True),
-        (24, 0, 0.0, False),
-        (25, 0, 1.0, False),
-        (99, 0, 0.81, False),
-        (200, 20, 0.0, False),
-        (200, 19, 0.0, True),
-        (0, 0, 0.0, False),
-    ],
-)
-def test_a_text_layer_is_trusted_unless_short_stamped_or_junk(
-    characters: int, junk: int, coverage: float, *, trusted: bool
-) -> None:
-    assert is_trustworthy(characters=characters, junk=junk, coverage=coverage) is trusted
 
 
 def test_text_keeps_lines_and_loses_what_a_database_cannot_hold() -> None:

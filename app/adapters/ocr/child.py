@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from app.adapters.ocr import wire
-from app.adapters.ocr.confinement import allow_cpu, confine
+from app.adapters.ocr.confinement import Fence, allow_cpu, confine
 from app.adapters.ocr.image import ImageFile
 from app.adapters.ocr.pdf import PdfFile
 from app.adapters.ocr.tesseract import Tesseract
@@ -25,8 +25,9 @@ PDF = "application/pdf"
 class Desk:
     """The one file that is open, and what it takes to read it."""
 
-    def __init__(self, *, engine: Tesseract, dpi: int, max_pages: int) -> None:
+    def __init__(self, *, engine: Tesseract, fence: Fence, dpi: int, max_pages: int) -> None:
         self._engine = engine
+        self._fence = fence
         self._dpi = dpi
         self._max_pages = max_pages
         self._file: PdfFile | ImageFile | None = None
@@ -47,7 +48,7 @@ class Desk:
             raise DocumentFault("empty", "The file is empty: nothing to read.")
         file: PdfFile | ImageFile
         if pdf:
-            file = PdfFile(path, engine=self._engine, language=language, dpi=self._dpi)
+            file = PdfFile(path, engine=self._engine, fence=self._fence, language=language, dpi=self._dpi)
         else:
             file = ImageFile(path, engine=self._engine, language=language, max_pages=self._max_pages)
         if file.page_count > self._max_pages:
@@ -76,7 +77,8 @@ def main() -> None:
     engine = Tesseract(tessdata=Path(setup["tessdata"]))
     for language in setup["warm"]:
         engine.load(language)
-    desk = Desk(engine=engine, dpi=setup["dpi"], max_pages=setup["max_pages"])
+    fence = Fence(setup["pdf_cpu_seconds"])
+    desk = Desk(engine=engine, fence=fence, dpi=setup["dpi"], max_pages=setup["max_pages"])
     _send(answers, {"ready": True})
     while (request := wire.read(requests)) is not None:
         allow_cpu(setup["cpu_seconds"])

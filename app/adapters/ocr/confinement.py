@@ -5,6 +5,8 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -29,6 +31,33 @@ def allow_cpu(seconds: float) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     soft = int(used.ru_utime + used.ru_stime + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
+class Fence:
+    """CPU seconds for what runs behind it, all visits of one request together; then SIGPROF ends the process.
+
+    For a library that may loop and can't be stopped. A clock on the wall has to be patient: the machine may be busy.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    @contextmanager
+    def up(self) -> Iterator[None]:
+        signal.setitimer(signal.ITIMER_PROF, self._seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """For a while, within: what is used meanwhile does not count."""
+        left, _ = signal.setitimer(signal.ITIMER_PROF, 0)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, left)
 
 
 def _die_with(parent: int) -> None:

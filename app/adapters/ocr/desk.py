@@ -15,6 +15,11 @@ log = structlog.get_logger()
 
 READER_DIED = "reader_died"
 
+_OUT_OF_CPU = "SIGPROF"
+"""What a child's own fence ends it with."""
+_OUT_OF_MEMORY = frozenset({"SIGABRT", "SIGKILL"})
+"""How C++ ends without memory, and how the kernel ends who took too much."""
+
 
 class Desk:
     """All calls raise DocumentFault."""
@@ -40,14 +45,18 @@ class Desk:
         try:
             return await self._tried(request, what=what)
         except ChildDied as death:
-            advice = "save the document anew, or upload its pages as images"
-            raise DocumentFault("corrupt", f"The reader died twice on {what} ({death.how}): {advice}.") from death
+            raise _blamed_for(death, what=what) from death
 
     async def _tried(self, request: wire.Message | None, *, what: str) -> wire.Message:
         try:
             return await self._answer(request)
         except ChildDied as death:
             log.warning(READER_DIED, how=death.how, on=what)
+            if death.how == _OUT_OF_CPU:
+                # It would take as long again.
+                raise DocumentFault(
+                    "timeout", f"Drawing {what} takes too much computing: simplify or split the document."
+                ) from death
             raise
         except TimeoutError as error:
             limit = f"{self._timeout.total_seconds():g} s"
@@ -64,6 +73,13 @@ class Desk:
         if request is None:
             return {}
         return _without_fault(await child.ask(request, within=self._timeout))
+
+
+def _blamed_for(death: ChildDied, *, what: str) -> DocumentFault:
+    died = f"The reader died twice on {what} ({death.how})"
+    if death.how in _OUT_OF_MEMORY:
+        return DocumentFault("too_large", f"{died}, as it does for want of memory: simplify or split the document.")
+    return DocumentFault("corrupt", f"{died}: save the document anew, or upload its pages as images.")
 
 
 def _without_fault(answer: wire.Message) -> wire.Message:

@@ -80,6 +80,16 @@ def around(boxes: list[Box]) -> Box:
     return (min(x0s), min(y0s), max(x1s), max(y1s))
 
 
+def contains(box: Box, other: Box) -> bool:
+    """The middle of the other."""
+    x, y = (other[0] + other[2]) / 2, (other[1] + other[3]) / 2
+    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
+
+
+def area(box: Box) -> float:
+    return max(box[2] - box[0], 0) * max(box[3] - box[1], 0)
+
+
 def clipped(box: Box, *, width: float, height: float) -> Box:
     """The part on the page, in hundredths."""
     x0, y0, x1, y1 = box

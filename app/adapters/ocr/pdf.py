@@ -1,49 +1,70 @@
-"""A PDF, page by page: its text layer where that can be trusted, else a rendering for OCR.
+"""A PDF, page by page: what a reader of the page sees, by its text layer where that says so, else by OCR.
 
 PDFium is not safe for threads and not safe from every file: only the child process comes here.
 """
 
-from itertools import islice
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pypdfium2
 import pypdfium2.raw as pdfium
+from PIL import Image
 
-from app.adapters.ocr.engine import Engine
-from app.adapters.ocr.geometry import POINTS_PER_INCH, Box, around, render_dpi
+from app.adapters.ocr.about import warnings_about
+from app.adapters.ocr.confinement import Fence
+from app.adapters.ocr.engine import Engine, Found
+from app.adapters.ocr.fonts import Fonts
+from app.adapters.ocr.geometry import POINTS_PER_INCH, Box, render_dpi
+from app.adapters.ocr.hidden import sight
+from app.adapters.ocr.joining import joined, with_blocks, without_doubles
+from app.adapters.ocr.opening import opened
+from app.adapters.ocr.pictures import Pictures
+from app.adapters.ocr.regions import unread
+from app.adapters.ocr.rendering import rendered
 from app.adapters.ocr.scan import read_scan
-from app.adapters.ocr.text_layer import TextLayer, is_trustworthy, text_layer
+from app.adapters.ocr.surface import surface
+from app.adapters.ocr.text_layer import text_layer
 from app.domain.errors import DocumentFault
-from app.domain.pages import Page, Source, text_of
-from app.domain.warnings import DocumentWarning
+from app.domain.pages import Page, Source, Word, confidence_of, source_of, text_of
+from app.domain.warnings import WarningCode
 from app.ports.ocr import Mode
 
-_MOST_OBJECTS = 20_000
-"""Looked at to see what a page consists of; a drawing may have millions."""
-_DRAWN = frozenset({pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_PATH, pdfium.FPDF_PAGEOBJ_SHADING})
+_JUNK_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layer:
+    """What of a page's text layer counts, and what else has to be read."""
+
+    words: list[Word]
+    regions: list[Box]
+    warnings: tuple[WarningCode, ...]
+    is_trusted: bool
 
 
 class PdfFile:
     """Raises DocumentFault (encrypted, corrupt, empty)."""
 
-    def __init__(self, path: Path, *, engine: Engine, language: str, dpi: int) -> None:
-        self._engine = engine
+    def __init__(self, path: Path, *, engine: Engine, fence: Fence, language: str, dpi: int) -> None:
+        self._engine = _Unfenced(engine, fence)
+        self._fence = fence
         self._language = language
         self._dpi = dpi
-        try:
-            self._document = pypdfium2.PdfDocument(path)
-        except pypdfium2.PdfiumError as error:
-            raise _why_not_opened(path, error) from error
-        self.page_count = len(self._document)
-        self.warnings: list[DocumentWarning] = []
+        self._fonts = Fonts(self._engine, language=language)
+        self._pictures = Pictures(self._engine, language=language)
+        with self._fence.up():
+            self._document, repaired = opened(path)
+            self.page_count = len(self._document)
+            self.warnings = list(warnings_about(self._document, repaired=repaired))
 
     def read(self, number: int, *, mode: Mode) -> Page:
         try:
-            page = self._flattened(number)
-            try:
-                return self._read(page, number=number, mode=mode)
-            finally:
-                page.close()
+            with self._fence.up():
+                page = self._flattened(number)
+                try:
+                    return self._read(page, number=number, mode=mode)
+                finally:
+                    page.close()
         except pypdfium2.PdfiumError as error:
             raise DocumentFault(
                 "corrupt", f"Page {number} is damaged: save the document anew and upload it again."
@@ -62,86 +83,102 @@ class PdfFile:
         return self._document[number - 1]
 
     def _read(self, page: pypdfium2.PdfPage, *, number: int, mode: Mode) -> Page:
-        width, height = page.get_size()
         if mode is Mode.FORCE:
-            return self._scanned(page, number=number)
-        layer = text_layer(page, width=width, height=height)
-        drawn, coverage = _drawings(page)
-        is_blank = layer.characters == 0 and not drawn
-        trusted = is_trustworthy(characters=layer.characters, junk=layer.junk, coverage=coverage)
-        if mode is Mode.SKIP or is_blank or trusted:
-            return self._carried(page, layer, number=number)
-        return self._scanned(page, number=number)
+            return self._scanned(page, number=number, warnings=())
+        layer = self._layer(page, mode=mode)
+        if not layer.is_trusted:
+            return self._scanned(page, number=number, warnings=layer.warnings)
+        if not layer.regions:
+            return self._made_of(layer.words, page, number=number, warnings=layer.warnings)
+        if not layer.words and layer.regions == [_whole(page)]:
+            return self._scanned(page, number=number, warnings=layer.warnings)
+        return self._mixed(page, layer, number=number)
 
-    def _carried(self, page: pypdfium2.PdfPage, layer: TextLayer, *, number: int) -> Page:
+    def _layer(self, page: pypdfium2.PdfPage, *, mode: Mode) -> _Layer:
+        textpage = page.get_textpage()
+        try:
+            layer = text_layer(page, textpage)
+            on = surface(page)
+            seen = sight(page, textpage, layer, on=on)
+        finally:
+            textpage.close()
+        shown = layer.words
+        if seen.hidden:
+            shown = [word for index, word in enumerate(layer.words) if index not in seen.hidden]
+        warnings = (WarningCode.HIDDEN_TEXT,) if seen.hidden or layer.has_more else ()
+        if mode is Mode.SKIP:
+            return _Layer(words=with_blocks(shown), regions=[], warnings=warnings, is_trusted=True)
+        if layer.junk_share >= _JUNK_SHARE or self._fonts.are_bad(page, shown):
+            untrusted = (*warnings, WarningCode.TEXT_LAYER_UNTRUSTED)
+            return _Layer(words=[], regions=[], warnings=untrusted, is_trusted=False)
+        regions = unread(page, layer.words, sight=seen, on=on)
+        return _Layer(words=with_blocks(shown), regions=regions, warnings=warnings, is_trusted=True)
+
+    def _mixed(self, page: pypdfium2.PdfPage, layer: _Layer, *, number: int) -> Page:
+        found: list[Word] = []
+        warnings = layer.warnings
+        for region in layer.regions:
+            dpi = render_dpi(width=region[2] - region[0], height=region[3] - region[1], wanted=self._dpi)
+            warnings = _reduced(warnings, dpi=dpi, wanted=self._dpi)
+            picture = rendered(page, scale=dpi / POINTS_PER_INCH, box=region)
+            found += self._pictures.words(picture, within=region, after=found, dpi=dpi)
+        words = joined(layer.words, without_doubles(found, beside=layer.words), regions=layer.regions)
+        return self._made_of(words, page, number=number, warnings=warnings)
+
+    def _made_of(
+        self,
+        words: "list[Word] | tuple[Word, ...]",
+        page: pypdfium2.PdfPage,
+        *,
+        number: int,
+        warnings: tuple[WarningCode, ...],
+    ) -> Page:
         return Page(
             number=number,
-            text=text_of(layer.words),
-            source=Source.TEXT_LAYER,
-            confidence=1.0 if layer.words else None,
+            text=text_of(words),
+            source=source_of(words, otherwise=Source.TEXT_LAYER),
+            confidence=confidence_of(words),
             width=round(page.get_width(), 2),
             height=round(page.get_height(), 2),
             rotation=page.get_rotation(),
             language=self._language,
-            words=layer.words,
+            words=tuple(words),
+            warnings=warnings,
         )
 
-    def _scanned(self, page: pypdfium2.PdfPage, *, number: int) -> Page:
+    def _scanned(self, page: pypdfium2.PdfPage, *, number: int, warnings: tuple[WarningCode, ...]) -> Page:
         width, height = page.get_size()
         dpi = render_dpi(width=width, height=height, wanted=self._dpi)
-        bitmap = page.render(scale=dpi / POINTS_PER_INCH, grayscale=True, limit_image_cache=True)
-        try:
-            # A copy: the bitmap's memory is PDFium's and goes with it.
-            image = bitmap.to_pil().copy()
-        finally:
-            bitmap.close()
-        return read_scan(
+        read = read_scan(
             self._engine,
-            image,
+            rendered(page, scale=dpi / POINTS_PER_INCH).image,
             number=number,
             size=(width, height),
             rotation=page.get_rotation(),
             language=self._language,
             dpi=dpi,
         )
+        return replace(read, warnings=(*read.warnings, *_reduced(warnings, dpi=dpi, wanted=self._dpi)))
 
 
-def _drawings(page: pypdfium2.PdfPage) -> tuple[bool, float]:
-    """Whether anything but text is drawn, and the share of the page that images cover (overlaps count twice)."""
-    left, bottom, right, top = page.get_bbox()
-    area = max((right - left) * (top - bottom), 1)
-    drawn, covered = False, 0.0
-    for thing in islice(page.get_objects(), _MOST_OBJECTS):
-        drawn = drawn or thing.type in _DRAWN
-        if thing.type == pdfium.FPDF_PAGEOBJ_IMAGE:
-            x0, y0, x1, y1 = _bounds_on_page(thing)
-            covered += max(min(x1, right) - max(x0, left), 0) * max(min(y1, top) - max(y0, bottom), 0)
-    return drawn, min(covered / area, 1.0)
+class _Unfenced:
+    """An Engine whose work does not count as PDFium's."""
+
+    def __init__(self, engine: Engine, fence: Fence) -> None:
+        self._engine = engine
+        self._fence = fence
+
+    def words(self, image: Image.Image, *, language: str, dpi: int) -> list[Found]:
+        with self._fence.down():
+            return self._engine.words(image, language=language, dpi=dpi)
 
 
-def _bounds_on_page(thing: pypdfium2.PdfObject) -> Box:
-    """A form's contents are measured in the form's own space, and a form may hold forms."""
-    box: Box = thing.get_bounds()
-    form = thing.container
-    while form is not None:
-        matrix = form.get_matrix()
-        corners = [matrix.on_point(x, y) for x in box[::2] for y in box[1::2]]
-        box = around([(x, y, x, y) for x, y in corners])
-        form = form.container
-    return box
+def _whole(page: pypdfium2.PdfPage) -> Box:
+    width, height = page.get_size()
+    return (0.0, 0.0, width, height)
 
 
-def _why_not_opened(path: Path, error: pypdfium2.PdfiumError) -> DocumentFault:
-    if error.err_code in {pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY}:
-        return DocumentFault("encrypted", "The PDF is encrypted: remove its password and upload it again.")
-    if _opens_without_pages(path):
-        return DocumentFault("empty", "The PDF has no pages: nothing to read.")
-    return DocumentFault("corrupt", "The PDF is damaged: save it anew and upload it again.")
-
-
-def _opens_without_pages(path: Path) -> bool:
-    # The error code of the library's wrapper is that of an older failure when a document opens without pages.
-    document = pdfium.FPDF_LoadDocument(f"{path}\0".encode(errors="surrogateescape"), None)
-    if document:
-        pdfium.FPDF_CloseDocument(document)
-    return bool(document)
+def _reduced(warnings: tuple[WarningCode, ...], *, dpi: int, wanted: int) -> tuple[WarningCode, ...]:
+    if dpi >= wanted or WarningCode.RESOLUTION_REDUCED in warnings:
+        return warnings
+    return (*warnings, WarningCode.RESOLUTION_REDUCED)

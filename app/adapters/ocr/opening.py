@@ -1,0 +1,89 @@
+"""A PDF opened: as it is, else without what stands before its header, else as qpdf repairs it, once."""
+
+import io
+from collections.abc import Iterator
+from enum import Enum, auto
+from pathlib import Path
+
+import pypdfium2
+import pypdfium2.raw as pdfium
+
+from app.domain.errors import DocumentFault
+
+_HEADER = b"%PDF-"
+_FARTHEST = 1 << 20
+"""Bytes before the header within which it is looked for."""
+_LOCKED = frozenset({pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY})
+
+
+class _Refusal(Enum):
+    LOCKED = auto()
+    NO_PAGES = auto()
+    DAMAGED = auto()
+
+
+_FAULTS = {
+    _Refusal.LOCKED: ("encrypted", "The PDF is encrypted: remove its password and upload it again."),
+    _Refusal.NO_PAGES: ("empty", "The PDF has no pages: nothing to read."),
+    _Refusal.DAMAGED: ("corrupt", "The PDF is damaged: save it anew and upload it again."),
+}
+
+
+def opened(path: Path) -> tuple[pypdfium2.PdfDocument, bool]:
+    """The document, and whether it had to be repaired.
+
+    Raises DocumentFault (encrypted, corrupt, empty).
+    """
+    document = _loaded(path)
+    if isinstance(document, pypdfium2.PdfDocument):
+        return document, False
+    refusal = document
+    for content in _repaired(path) if refusal is not _Refusal.LOCKED else ():
+        document = _loaded(content)
+        if isinstance(document, pypdfium2.PdfDocument):
+            return document, True
+        # One that could be repaired far enough to ask for its password is not damaged.
+        refusal = document if document is _Refusal.LOCKED else refusal
+    raise DocumentFault(*_FAULTS[refusal])
+
+
+def _loaded(source: Path | bytes) -> "pypdfium2.PdfDocument | _Refusal":
+    # By hand: the wrapper asks for the last error of a document that opened without pages, and is told an older one.
+    if isinstance(source, Path):
+        handle = pdfium.FPDF_LoadDocument(f"{source}\0".encode(errors="surrogateescape"), None)
+    else:
+        handle = pdfium.FPDF_LoadMemDocument64(source, len(source), None)
+    if not handle:
+        return _Refusal.LOCKED if pdfium.FPDF_GetLastError() in _LOCKED else _Refusal.DAMAGED
+    if pdfium.FPDF_GetPageCount(handle) < 1:
+        pdfium.FPDF_CloseDocument(handle)
+        return _Refusal.NO_PAGES
+    document = pypdfium2.PdfDocument(handle)
+    if isinstance(source, bytes):
+        document._data_holder.append(source)  # noqa: SLF001 - it has to live as long, and the wrapper has a place for it
+    return document
+
+
+def _repaired(path: Path) -> Iterator[bytes]:
+    """Versions that may open."""
+    content = path.read_bytes()
+    start = content.find(_HEADER, 0, _FARTHEST)
+    if start > 0:
+        content = content[start:]
+        yield content
+    if start < 0:
+        return
+    # 0.2 s and 30 MB, which only damaged files need.
+    import pikepdf
+
+    out = io.BytesIO()
+    try:
+        with pikepdf.open(io.BytesIO(content), suppress_warnings=True) as document:
+            document.save(out)
+    except pikepdf.PasswordError:
+        raise DocumentFault(*_FAULTS[_Refusal.LOCKED]) from None
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever qpdf finds wrong with the file, it can't be repaired
+        return
+    yield out.getvalue()

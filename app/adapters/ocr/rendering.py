@@ -1,0 +1,53 @@
+"""Pictures of a page, or of a part of it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pypdfium2
+from PIL import Image
+
+from app.adapters.ocr.geometry import Box
+
+Pixels = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    pixels: Pixels
+    """Rows of grey levels, or of blue, green and red."""
+    corner: tuple[float, float]
+    """Where on the page its top left pixel lies, in points."""
+    scale: float
+    """Pixels for a point."""
+
+    @property
+    def image(self) -> Image.Image:
+        """Of grey levels."""
+        return Image.fromarray(self.pixels)
+
+    def spot(self, box: Box) -> tuple[slice, slice]:
+        """The pixels of a box on the page."""
+        (left, top), scale = self.corner, self.scale
+        x0, x1 = int((box[0] - left) * scale), int((box[2] - left) * scale) + 1
+        y0, y1 = int((box[1] - top) * scale), int((box[3] - top) * scale) + 1
+        return slice(max(y0, 0), max(y1, 0)), slice(max(x0, 0), max(x1, 0))
+
+
+def rendered(page: pypdfium2.PdfPage, *, scale: float, box: Box | None = None, colour: bool = False) -> Picture:
+    """The page, or what of `box` lies on it; at least a pixel either way."""
+    width, height = math.ceil(page.get_width() * scale), math.ceil(page.get_height() * scale)
+    x0, y0, x1, y1 = (0, 0, width, height) if box is None else (math.floor(edge * scale) for edge in box)
+    x0, y0 = min(max(x0, 0), max(width - 1, 0)), min(max(y0, 0), max(height - 1, 0))
+    x1, y1 = min(max(x1 + 1, x0 + 1), width), min(max(y1 + 1, y0 + 1), height)
+    # Cut in whole pixels: it rounds up what it is told to cut off.
+    crop = (x0 / scale, (height - y1) / scale, (width - x1) / scale, y0 / scale)
+    bitmap = page.render(scale=scale, crop=crop, grayscale=not colour, limit_image_cache=True)
+    try:
+        # A copy: the bitmap's memory is PDFium's and goes with it.
+        pixels = bitmap.to_numpy().copy()
+    finally:
+        bitmap.close()
+    grey = pixels if colour else pixels.reshape(pixels.shape[:2])
+    return Picture(pixels=grey, corner=(x0 / scale, y0 / scale), scale=scale)
