@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 
 from app.domain.errors import DocumentFault
 from app.domain.warnings import WarningCode
@@ -53,9 +52,14 @@ class Page:
 
 def text_of(words: Sequence[Word]) -> str:
     """Words of a line parted by a space, lines by a newline, blocks by an empty line."""
-    if not words:
-        return ""
-    return words[0].text + "".join(_gap(before, word) + word.text for before, word in pairwise(words))
+    parts: list[str] = []
+    line = block = -1
+    for word in words:
+        if parts:
+            parts.append("\n\n" if word.block != block else "\n" if word.line != line else " ")
+        parts.append(word.text)
+        line, block = word.line, word.block
+    return "".join(parts)
 
 
 def source_of(words: Sequence[Word], *, otherwise: Source) -> Source:
@@ -83,9 +87,3 @@ def chosen(pages: str | None, *, page_count: int) -> list[int]:
     if not numbers:
         raise DocumentFault("empty", f"The document has {page_count} pages, and none of those asked for ({pages}).")
     return sorted(numbers)
-
-
-def _gap(before: Word, word: Word) -> str:
-    if before.block != word.block:
-        return "\n\n"
-    return " " if before.line == word.line else "\n"

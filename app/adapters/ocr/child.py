@@ -4,6 +4,7 @@ Everything that touches a user's bytes runs here. One request at a time; the ans
 file is to blame), `error` (we are) or what was asked for.
 """
 
+import gc
 import json
 import os
 import sys
@@ -80,6 +81,9 @@ def main() -> None:
     fence = Fence(setup["pdf_cpu_seconds"])
     desk = Desk(engine=engine, fence=fence, dpi=setup["dpi"], max_pages=setup["max_pages"])
     _send(answers, {"ready": True})
+    # Nothing of the above is garbage, and a page has thousands of words, none of them in a cycle.
+    gc.freeze()
+    gc.set_threshold(100_000)
     while (request := wire.read(requests)) is not None:
         allow_cpu(setup["cpu_seconds"])
         _send(answers, _guarded(desk, request))

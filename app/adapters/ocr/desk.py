@@ -1,6 +1,5 @@
 """One file in front of one child: a crash costs a second try in a fresh child, a hang its timeout."""
 
-from contextlib import suppress
 from datetime import timedelta
 
 import structlog
@@ -17,8 +16,10 @@ READER_DIED = "reader_died"
 
 _OUT_OF_CPU = "SIGPROF"
 """What a child's own fence ends it with."""
-_OUT_OF_MEMORY = frozenset({"SIGABRT", "SIGKILL"})
-"""How C++ ends without memory, and how the kernel ends who took too much."""
+_OUT_OF_MEMORY = "SIGABRT"
+"""How C++ ends without memory. One that has read other files may have had less of it than there is."""
+_KILLED = "SIGKILL"
+"""How the kernel ends who took too much; whose fault it was, a second try tells."""
 
 
 class Desk:
@@ -40,8 +41,11 @@ class Desk:
         return await self._tried_twice({"do": "page", "number": number, "mode": mode}, what=f"page {number}")
 
     async def _tried_twice(self, request: wire.Message | None, *, what: str) -> wire.Message:
-        with suppress(ChildDied):
+        try:
             return await self._tried(request, what=what)
+        except ChildDied as death:
+            if death.how == _OUT_OF_MEMORY and death.was_fresh:
+                raise _blamed_for(death, what=what) from death
         try:
             return await self._tried(request, what=what)
         except ChildDied as death:
@@ -76,10 +80,14 @@ class Desk:
 
 
 def _blamed_for(death: ChildDied, *, what: str) -> DocumentFault:
-    died = f"The reader died twice on {what} ({death.how})"
-    if death.how in _OUT_OF_MEMORY:
-        return DocumentFault("too_large", f"{died}, as it does for want of memory: simplify or split the document.")
-    return DocumentFault("corrupt", f"{died}: save the document anew, or upload its pages as images.")
+    if death.how in {_OUT_OF_MEMORY, _KILLED}:
+        return DocumentFault(
+            "too_large", f"Reading {what} takes too much memory ({death.how}): simplify or split the document."
+        )
+    return DocumentFault(
+        "corrupt",
+        f"The reader died twice on {what} ({death.how}): save the document anew, or upload its pages as images.",
+    )
 
 
 def _without_fault(answer: wire.Message) -> wire.Message:

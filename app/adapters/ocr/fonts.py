@@ -44,6 +44,8 @@ _PROBES = "aeginorstALNSTW0158"
 _DRAWN_PROBES = "aens"
 _BAD_SHARE = 0.1
 
+_Key = tuple[object, ...]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
@@ -59,27 +61,25 @@ class Fonts:
     def __init__(self, engine: Engine, *, language: str) -> None:
         self._engine = engine
         self._language = language
-        self._is_bad: dict[tuple[object, ...], bool] = {}
+        self._is_bad: dict[_Key, bool] = {}
 
     def are_bad(self, page: pypdfium2.PdfPage, words: Sequence[Written]) -> bool:
         """Whether fonts that lie say so much of the page, or a heading, that its text is not to be believed."""
-        by_thing: dict[int, list[Written]] = {}
+        # A handle is good for a page: the next may have another font at the same address.
+        fonts = {thing: calls.get_font(thing) or 0 for thing in {word.thing for word in words} if thing}
+        known_by = {font: _fingerprint(font) for font in set(fonts.values()) if font}
+        if all(self._is_bad.get(key) is False for key in known_by.values()):
+            return False
+        by_font: dict[int, list[Written]] = {font: [] for font in known_by}
         for word in words:
-            by_thing.setdefault(word.thing, []).append(word)
-        by_font: dict[int, list[Written]] = {}
-        for thing, drawn in by_thing.items():
-            if thing and (font := calls.get_font(thing)):
-                by_font.setdefault(font, []).extend(drawn)
-        bad = sum(_letters(drawn) for font, drawn in by_font.items() if self._lies(page, font, drawn))
+            if font := fonts.get(word.thing):
+                by_font[font].append(word)
+        bad = sum(_letters(drawn) for font, drawn in by_font.items() if self._lies(page, known_by[font], drawn))
         return bad > 0 and (bad >= _FEWEST or bad > _BAD_SHARE * _letters(words))
 
-    def _lies(self, page: pypdfium2.PdfPage, font: int, words: list[Written]) -> bool:
-        # A handle is good for a page: the next may have another font at the same address.
-        known_by = _fingerprint(font)
-        if known_by in self._is_bad:
-            return self._is_bad[known_by]
-        if len(self._is_bad) >= _MOST_CHECKS:
-            return False
+    def _lies(self, page: pypdfium2.PdfPage, known_by: _Key, words: list[Written]) -> bool:
+        if known_by in self._is_bad or len(self._is_bad) >= _MOST_CHECKS:
+            return self._is_bad.get(known_by, False)
         runs = _runs(words)
         if sum(len(run.text) for run in runs) < _FEWEST:
             return False
@@ -96,7 +96,7 @@ class Fonts:
         return told[False] > told[True]
 
 
-def _fingerprint(font: int) -> tuple[object, ...]:
+def _fingerprint(font: int) -> _Key:
     """Name and shapes of letters, as the font's own mapping finds them: PDFium tells nothing that identifies a font."""
     handle = ctypes.cast(font, pdfium.FPDF_FONT)
     name = ctypes.create_string_buffer(128)

@@ -37,6 +37,8 @@ _INK = 60
 """Levels between the dark and the light parts of a spot where something is printed."""
 _TINY = 2.2
 """Points of height with ascenders and descenders: the smallest print in use has 4."""
+_BRIGHTNESS = np.array([0.114, 0.587, 0.299])
+"""Of blue, green and red (ITU-R BT.601)."""
 _MOST_PIXELS = 6_000_000
 _LETTER = 12
 """Pixels that a word should be high to be looked at."""
@@ -173,7 +175,9 @@ class _Pictures:
     """The part of the page that certain words lie on, with them and without."""
 
     def __init__(self, shown: Picture, without: Picture) -> None:
-        self._difference = np.abs(shown.pixels.astype(np.int16) - without.pixels).max(axis=2)
+        apart = np.abs(shown.pixels.astype(np.int16) - without.pixels)
+        # Colours of one brightness can be told apart, if by half as well: dark blue is not seen on black.
+        self._difference = np.maximum(apart @ _BRIGHTNESS, apart.max(axis=2) / 2)
         self._without = without
 
     def shows(self, box: Box) -> bool:

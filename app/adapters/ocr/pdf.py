@@ -120,7 +120,8 @@ class PdfFile:
         for region in layer.regions:
             dpi = render_dpi(width=region[2] - region[0], height=region[3] - region[1], wanted=self._dpi)
             warnings = _reduced(warnings, dpi=dpi, wanted=self._dpi)
-            picture = rendered(page, scale=dpi / POINTS_PER_INCH, box=region)
+            # Without what is known already: half a word at an edge would be read as another.
+            picture = rendered(page, scale=dpi / POINTS_PER_INCH, box=region).without(word.box for word in layer.words)
             found += self._pictures.words(picture, within=region, after=found, dpi=dpi)
         words = joined(layer.words, without_doubles(found, beside=layer.words), regions=layer.regions)
         return self._made_of(words, page, number=number, warnings=warnings)

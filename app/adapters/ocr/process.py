@@ -24,9 +24,11 @@ _Stream = TypeVar("_Stream", asyncio.StreamReader, asyncio.StreamWriter)
 class ChildDied(Exception):
     """The process ended before it answered; `how` names the signal or the exit status."""
 
-    def __init__(self, how: str) -> None:
+    def __init__(self, how: str, *, was_fresh: bool) -> None:
         super().__init__(f"The reader died ({how})")
         self.how = how
+        self.was_fresh = was_fresh
+        """It had read no other file."""
 
 
 class ChildFailed(RuntimeError):
@@ -117,7 +119,7 @@ class ChildProcess:
         except (asyncio.IncompleteReadError, ConnectionError, ValueError, TypeError) as error:
             self.kill()
             await self._process.wait()
-            raise ChildDied(self._how()) from error
+            raise ChildDied(self._how(), was_fresh=self.files <= 1) from error
 
     async def _drain(self) -> None:
         stderr = _opened(self._process.stderr)

@@ -1,7 +1,8 @@
 """Pictures of a page, or of a part of it."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,14 @@ class Picture:
         x0, x1 = int((box[0] - left) * scale), int((box[2] - left) * scale) + 1
         y0, y1 = int((box[1] - top) * scale), int((box[3] - top) * scale) + 1
         return slice(max(y0, 0), max(y1, 0)), slice(max(x0, 0), max(x1, 0))
+
+    def without(self, boxes: Iterable[Box]) -> "Picture":
+        """The same with these boxes painted in the colour of the ground, which is what most pixels have."""
+        pixels = self.pixels.copy()
+        ground = np.median(pixels)
+        for x0, y0, x1, y1 in boxes:
+            pixels[self.spot((x0 - 1, y0 - 1, x1 + 1, y1 + 1))] = ground
+        return replace(self, pixels=pixels)
 
 
 def rendered(page: pypdfium2.PdfPage, *, scale: float, box: Box | None = None, colour: bool = False) -> Picture:

@@ -86,7 +86,9 @@ class _Layer:
         starts = [start for start, _ in spans]
         lines = self._lines(text, starts)
         things = self._things(starts, lines)
-        words = [Written(*word) for word in zip(texts, boxes, lines, starts, things, strict=True) if word[0]]
+        words = list(map(Written._make, zip(texts, boxes, lines, starts, things, strict=True)))
+        if "" in texts:
+            words = [word for word in words if word.text]
         return TextLayer(
             words=words,
             boxes=np.array([word.box for word in words]) if len(words) < len(boxes) or lost else self._clipped(placed),

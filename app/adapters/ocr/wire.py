@@ -82,7 +82,7 @@ def unpacked(message: Message) -> Page:
             columns["text"],
             zip(edges, edges, edges, edges, strict=True),
             _lengthened(columns["confidence"], count),
-            map(Source, _lengthened(columns["source"], count)),
+            _lengthened([Source(source) for source in columns["source"]], count),
             columns["line"],
             columns["block"],
             strict=True,
