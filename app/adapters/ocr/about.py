@@ -39,12 +39,12 @@ def _is_restricted(document: pypdfium2.PdfDocument) -> bool:
 
 def _name(document: pypdfium2.PdfDocument, index: int) -> str:
     attachment = pdfium.FPDFDoc_GetAttachment(document, index)
-    units = (ctypes.c_ushort * _LONGEST_NAME)()
-    needed = ctypes.c_ulong()
-    if not attachment or not pdfium.FPDFAttachment_GetName(attachment, units, ctypes.sizeof(units), needed):
+    if not attachment:
         return ""
+    units = (ctypes.c_ushort * _LONGEST_NAME)()
+    size = pdfium.FPDFAttachment_GetName(attachment, units, ctypes.sizeof(units))
     # A name that is longer than the buffer is not written at all.
-    if needed.value > ctypes.sizeof(units):
-        return "a long name"
-    name = bytes(units)[: max(needed.value - 2, 0)].decode("utf-16-le", "surrogatepass")
+    if size > ctypes.sizeof(units):
+        return "a very long name"
+    name = bytes(units)[: max(size - 2, 0)].decode("utf-16-le", "surrogatepass")
     return " ".join(scrubbed(name).split())

@@ -13,6 +13,8 @@ from app.domain.errors import DocumentFault
 _HEADER = b"%PDF-"
 _FARTHEST = 1 << 20
 """Bytes before the header within which it is looked for."""
+_ENDED = b"\nendstream\nendobj\n%%EOF\n"
+_ENCRYPTION = b"/Encrypt"
 _LOCKED = frozenset({pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY})
 
 
@@ -78,7 +80,9 @@ def _repaired(path: Path) -> Iterator[bytes]:
 
     out = io.BytesIO()
     try:
-        with pikepdf.open(io.BytesIO(content), suppress_warnings=True) as document:
+        # Where the file was cut off, its last object has no end, and qpdf drops such a one.
+        with pikepdf.open(io.BytesIO(content + _ENDED), suppress_warnings=True) as document:
+            is_locked = _ENCRYPTION in content and not document.is_encrypted
             document.save(out)
     except pikepdf.PasswordError:
         raise DocumentFault(*_FAULTS[_Refusal.LOCKED]) from None
@@ -86,4 +90,7 @@ def _repaired(path: Path) -> Iterator[bytes]:
         raise
     except Exception:  # noqa: BLE001 - whatever qpdf finds wrong with the file, it can't be repaired
         return
+    if is_locked:
+        # What told how it is encrypted is lost: it would open, and show nothing.
+        raise DocumentFault(*_FAULTS[_Refusal.LOCKED])
     yield out.getvalue()
