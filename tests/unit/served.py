@@ -59,15 +59,15 @@ class Served:
     ) -> httpx.Response:
         return await self.client.post("/v1/documents", content=body, headers={"Content-Type": content_type})
 
-    async def claim(self, document: dict[str, Any]) -> ClaimedJob:
+    async def claim(self, document: dict[str, Any], *, tenant: TenantId = ACME) -> ClaimedJob:
         """The document's first job, as a worker takes it."""
-        ring = Ring(ACME, JobId(UUID(document["jobs"][0]["id"])))
+        ring = Ring(tenant, JobId(UUID(document["jobs"][0]["id"])))
         (job,) = await self._execution.claim([ring], kinds=frozenset({KIND}))
         return job
 
-    async def read(self, document: dict[str, Any]) -> None:
-        """Do what a worker does: afterwards the document has its one page."""
-        job = await self.claim(document)
+    async def read(self, document: dict[str, Any], *, tenant: TenantId = ACME) -> None:
+        """Do what a worker does: afterwards the document has its pages, one without a real reader."""
+        job = await self.claim(document, tenant=tenant)
         await self._execution.run(job, JobHold(job.lease, claimed_at=monotonic(), length=LEASE))
 
     @property
