@@ -255,6 +255,21 @@ async def test_a_store_that_is_away_is_asked_once_and_one_that_goes_a_few_times(
     assert len(asked) == 5
 
 
+async def test_a_document_that_somebody_else_removes_meanwhile_is_no_fault(rig: Rig) -> None:
+    class Racing(MemoryBlobs):
+        @override
+        async def delete(self, key: str) -> None:
+            await super().delete(key)
+            for document in documents:
+                await rig.remove(document)
+
+    await rig.tenant(ACME)
+    yard = Yard(rig, Racing())
+    documents = [await yard.document(age=31 * DAY) for _ in range(3)]
+    assert await purging(rig, yard.blobs, retention=30 * DAY).purge() == Purged(documents=3)
+    assert (await yard.documents(), yard.left()) == ([], [])
+
+
 async def test_two_purges_at_once_remove_all_once_and_fail_neither(yard: Yard) -> None:
     for _ in range(10):
         await yard.document(age=31 * DAY)
