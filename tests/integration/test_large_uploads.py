@@ -16,6 +16,8 @@ from tests.support.s3 import KEY_ID, REGION, SECRET, Raw, raw_client
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.service import Service, serving
 
+pytestmark = pytest.mark.timeout(300)  # three starts of the program, on a busy machine
+
 LIMIT = 16 * MIB
 MOST = 50
 """MiB that an upload may add to the process, whatever its size."""

@@ -12,6 +12,8 @@ from tests.support.s3 import KEY_ID, REGION, SECRET, Raw, raw_client
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.service import run, serving, upload
 
+pytestmark = pytest.mark.timeout(300)  # the program is started five times, on a busy machine
+
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
