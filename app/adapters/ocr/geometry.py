@@ -71,6 +71,25 @@ def turned_back(box: Box, *, degrees: float, size: tuple[int, int], original: tu
     return clipped((min(xs), min(ys), max(xs), max(ys)), width=original[0], height=original[1])
 
 
+def quarter_turned(box: Box, *, quarters: int, size: tuple[int, int]) -> Box:
+    """The box once the image of `size` around it was turned counterclockwise by so many quarters of a circle."""
+    x0, y0, x1, y1 = box
+    width, height = size
+    match quarters % 4:
+        case 1:
+            return (y0, width - x1, y1, width - x0)
+        case 2:
+            return (width - x1, height - y1, width - x0, height - y0)
+        case 3:
+            return (height - y1, x0, height - y0, x1)
+        case _:
+            return box
+
+
+def turned_size(size: tuple[int, int], *, quarters: int) -> tuple[int, int]:
+    return size if quarters % 2 == 0 else (size[1], size[0])
+
+
 def scaled(box: Box, *, x: float, y: float) -> Box:
     return (box[0] * x, box[1] * y, box[2] * x, box[3] * y)
 

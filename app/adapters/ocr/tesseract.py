@@ -3,13 +3,17 @@
 User bytes are never handed to it, only decoded pixels: its wheel bundles old codecs.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import tesserocr
 from PIL import Image
 
 from app.adapters.ocr.engine import Found
+from app.adapters.ocr.geometry import quarter_turned, turned_size
+from app.adapters.ocr.layout import Region, numbered
+from app.adapters.ocr.rows import by_rows
 from app.adapters.ocr.scrub import scrubbed
 
 _MOST_LOADED = 3
@@ -37,31 +41,60 @@ class Tesseract:
         return self._loaded[language]
 
     def words(self, image: Image.Image, *, language: str, dpi: int) -> list[Found]:
-        """The words of a grey image in reading order, whichever way up the page lies."""
         api = self.load(language)
         try:
             api.SetImageBytes(image.tobytes(), image.width, image.height, 1, image.width)
             api.SetSourceResolution(dpi)
             if not api.Recognize(0):
                 raise RuntimeError("Tesseract gave up on a page")
-            return list(_parsed(api.GetTSVText(0)))
+            regions, quarters = _regions(api.GetTSVText(0)), _quarters(api)
         finally:
             api.Clear()
+        return _in_rows(regions, quarters=quarters, size=image.size)
 
 
-def _parsed(tsv: str) -> Iterator[Found]:
+def _regions(tsv: str) -> list[Region]:
     """Columns: level, page, block, paragraph, line, word, left, top, width, height, confidence, text."""
-    lines: dict[tuple[str, ...], int] = {}
-    blocks: dict[tuple[str, ...], int] = {}
+    regions: dict[str, dict[str, dict[str, list[Found]]]] = {}
     for row in tsv.split("\n"):
         fields = row.split("\t")
         if len(fields) < _TSV_COLUMNS or fields[0] != _WORD_LEVEL or not (text := scrubbed(fields[11]).strip()):
             continue
         left, top, width, height = map(int, fields[6:10])
-        yield Found(
-            text=text,
-            box=(left, top, left + width, top + height),
-            confidence=round(min(max(float(fields[10]) / 100, 0), 1), 4),
-            line=lines.setdefault(tuple(fields[2:5]), len(lines)),
-            block=blocks.setdefault(tuple(fields[2:4]), len(blocks)),
+        line = regions.setdefault(fields[2], {}).setdefault(fields[3], {}).setdefault(fields[4], [])
+        line.append(
+            Found(
+                text=text,
+                box=(left, top, left + width, top + height),
+                confidence=round(min(max(float(fields[10]) / 100, 0), 1), 4),
+                line=0,
+                block=0,
+            )
         )
+    return [[list(lines.values()) for lines in paragraphs.values()] for paragraphs in regions.values()]
+
+
+def _quarters(api: tesserocr.PyTessBaseAPI) -> int:
+    """Quarters of a circle by which the page must be turned counterclockwise to be upright: those of most regions."""
+    iterator = api.GetIterator()
+    if iterator is None:
+        return 0
+    # Tesseract numbers its orientations (up, right, down, left) in this very sense.
+    found = Counter(int(region.Orientation()[0]) for region in tesserocr.iterate_level(iterator, tesserocr.RIL.BLOCK))
+    return found.most_common(1)[0][0]
+
+
+def _in_rows(regions: list[Region], *, quarters: int, size: tuple[int, int]) -> list[Found]:
+    """In reading order; rows are rows on the upright page, whichever way the picture shows it."""
+    if not quarters:
+        return numbered(by_rows(regions))
+    upright = [
+        [[[_turned(word, quarters, size) for word in line] for line in paragraph] for paragraph in region]
+        for region in regions
+    ]
+    back, turned = 4 - quarters, turned_size(size, quarters=quarters)
+    return [_turned(word, back, turned) for word in numbered(by_rows(upright))]
+
+
+def _turned(word: Found, quarters: int, size: tuple[int, int]) -> Found:
+    return replace(word, box=quarter_turned(word.box, quarters=quarters, size=size))

@@ -1,0 +1,40 @@
+"""Lines, paragraphs and regions of a page, from which the reading order is made."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from app.adapters.ocr.engine import Found
+from app.adapters.ocr.geometry import Box, around
+
+Line = Sequence[Found]
+"""Of at least one word, from left to right."""
+Paragraph = Sequence[Line]
+Region = Sequence[Paragraph]
+"""A column, or what an engine took for one."""
+
+
+def box_of(line: Line) -> Box:
+    return around([word.box for word in line])
+
+
+def lines_of(region: Region) -> list[Line]:
+    return [line for paragraph in region for line in paragraph]
+
+
+def numbered(regions: Iterable[Region]) -> list[Found]:
+    """The words in this order, their lines and blocks counted anew."""
+    words: list[Found] = []
+    lines = blocks = 0
+    for region in regions:
+        for paragraph in region:
+            for line in paragraph:
+                words += [replace(word, line=lines, block=blocks) for word in line]
+                lines += 1
+            blocks += 1
+    return words
+
+
+def shared(a: tuple[float, float], b: tuple[float, float]) -> float:
+    """The share of the shorter of two stretches that lies within the other; negative: the gap, in shorter ones."""
+    length = min(a[1] - a[0], b[1] - b[0])
+    return (min(a[1], b[1]) - max(a[0], b[0])) / max(length, 1e-6)
