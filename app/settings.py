@@ -3,6 +3,7 @@
 import os
 from datetime import timedelta
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -109,8 +110,15 @@ class Settings(BaseSettings):
     oidc_audience: str = Field("", description="What a token must be meant for; needed with OIDC_ISSUER.")
     oidc_tenant_claim: str = Field("tenant", min_length=1, description="The claim that names the tenant.")
     oidc_scope_claim: str = Field("scope", min_length=1, description="The claim with scopes: a text or a list.")
-    ocr: str = Field("auto", pattern="^(auto|tesseract|null)$", description="The engine; `null` reads nothing.")
-    ocr_memory_bytes: int = Field(1536 * 1024 * 1024, ge=2**28, description="Of one reader process.")
+    ocr: str = Field(
+        "auto",
+        pattern="^(auto|tesseract|rapidocr|null)$",
+        description="The engine. `auto`: Tesseract, and RapidOCR, where it is installed, for pages that Tesseract is"
+        " not sure of; `null` reads nothing.",
+    )
+    ocr_memory_bytes: int | None = Field(
+        None, ge=2**28, description="Of one reader process. Default: 1.5 GiB, with RapidOCR 3 GiB."
+    )
     ocr_page_seconds: int = Field(60, ge=1, le=3_600, description="For one page, before its reader is killed.")
     tessdata: Path | None = Field(None, description="Folder of Tesseract's language models. Default: the installed.")
     pg_bin: Path | None = Field(None, description="`bin` folder of another Postgres for the embedded server.")
@@ -184,6 +192,8 @@ class Settings(BaseSettings):
             )
         if self.memory_store and self.role is not Role.ALL:
             raise ValueError("DAIRA_DATABASE_URL=memory:// is seen by one process alone: it needs DAIRA_ROLE=all")
+        if self.ocr == "rapidocr" and find_spec("rapidocr") is None and self.role is not Role.WEB:
+            raise ValueError("DAIRA_OCR=rapidocr needs the extra `rapidocr`: pip install 'daira[rapidocr]'")
         if bool(self.oidc_issuer) != bool(self.oidc_audience):
             raise ValueError("DAIRA_OIDC_ISSUER and DAIRA_OIDC_AUDIENCE are set together, or neither is")
         return self

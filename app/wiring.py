@@ -203,6 +203,7 @@ async def open_recognizer(settings: Settings, stack: AsyncExitStack) -> Recogniz
         return NullRecognizer()
     recognizer = ProcessRecognizer(
         children=settings.lanes.get(Lane.OCR, 1),
+        engine=settings.ocr,
         memory_bytes=settings.ocr_memory_bytes,
         page_timeout=settings.ocr_page_timeout,
         max_pages=settings.max_pages,

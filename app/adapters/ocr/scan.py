@@ -1,4 +1,4 @@
-"""A picture of a page, read: levelled, recognised, and its words put where they lie on the picture."""
+"""A picture of a page, read: made fit, levelled, recognised, and its words put where they lie on the picture."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,9 +6,14 @@ from dataclasses import replace
 from PIL import Image
 
 from app.adapters.ocr.deskew import tilt
-from app.adapters.ocr.engine import Engine, Found
+from app.adapters.ocr.engine import Engine, Finer, Found
 from app.adapters.ocr.geometry import MAX_PIXELS, MAX_SIDE, clipped, scaled, turned_back
+from app.adapters.ocr.prepare import prepared
 from app.domain.pages import Page, Source, Word, confidence_of, text_of
+from app.domain.warnings import WarningCode
+
+DOUBTFUL = 0.75
+"""Mean confidence of a page's words below which its text may be more wrong than right."""
 
 _WHITE = 255
 
@@ -22,35 +27,55 @@ def read_scan(
     rotation: int,
     language: str,
     dpi: int,
+    finer: Finer | None = None,
 ) -> Page:
     """The page of `size` points that the grey `image` shows."""
-    found = recognised(engine, image, language=language, dpi=dpi)
+    found = recognised(engine, image, language=language, dpi=dpi, finer=finer)
     width, height = size
     words = tuple(_on_page(found, image=image, width=width, height=height))
+    confidence = confidence_of(words)
     return Page(
         number=number,
         text=text_of(words),
         source=Source.OCR,
-        confidence=confidence_of(words),
+        confidence=confidence,
         width=round(width, 2),
         height=round(height, 2),
         rotation=rotation,
         language=language,
         words=words,
+        warnings=(WarningCode.LOW_CONFIDENCE,) if confidence is not None and confidence < DOUBTFUL else (),
     )
 
 
-def recognised(engine: Engine, image: Image.Image, *, language: str, dpi: int) -> list[Found]:
-    """The words of a grey picture in reading order, by its pixels, whichever way it lies or leans."""
-    degrees = tilt(image)
-    level = _levelled(image, degrees) if degrees else image
-    found = engine.words(level, language=language, dpi=dpi)
-    if level is image:
+def recognised(
+    engine: Engine, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None
+) -> list[Found]:
+    """The words of a grey picture in reading order, by its pixels, whichever way it lies or leans.
+
+    `finer` draws it larger, should that be wanted; by default it is enlarged.
+    """
+    fit = prepared(image)
+    degrees = tilt(fit)
+
+    def level(picture: Image.Image) -> Image.Image:
+        return _levelled(picture, degrees) if degrees else picture
+
+    def finer_level(times: float) -> Image.Image:
+        return level(prepared(finer(times)) if finer is not None else _enlarged(fit, times))
+
+    seen = level(fit)
+    found = engine.words(seen, language=language, dpi=dpi, finer=finer_level)
+    if seen is fit:
         return found
     return [
-        replace(word, box=turned_back(word.box, degrees=degrees, size=level.size, original=image.size))
-        for word in found
+        replace(word, box=turned_back(word.box, degrees=degrees, size=seen.size, original=image.size)) for word in found
     ]
+
+
+def _enlarged(image: Image.Image, times: float) -> Image.Image:
+    size = (round(image.width * times), round(image.height * times))
+    return image.resize(size, Image.Resampling.LANCZOS)
 
 
 def _on_page(found: list[Found], *, image: Image.Image, width: float, height: float) -> Iterator[Word]:

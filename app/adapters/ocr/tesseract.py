@@ -10,7 +10,7 @@ from pathlib import Path
 import tesserocr
 from PIL import Image
 
-from app.adapters.ocr.engine import Found
+from app.adapters.ocr.engine import Finer, Found
 from app.adapters.ocr.geometry import quarter_turned, turned_size
 from app.adapters.ocr.layout import Region, numbered
 from app.adapters.ocr.rows import by_rows
@@ -40,7 +40,7 @@ class Tesseract:
             self._loaded[language] = tesserocr.PyTessBaseAPI(path=f"{self._tessdata}/", lang=language, psm=self._layout)
         return self._loaded[language]
 
-    def words(self, image: Image.Image, *, language: str, dpi: int) -> list[Found]:
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer) -> list[Found]:  # noqa: ARG002 - the protocol
         api = self.load(language)
         try:
             api.SetImageBytes(image.tobytes(), image.width, image.height, 1, image.width)
