@@ -1,4 +1,4 @@
-"""The environment of the peers, made once from hash-checked requirements, and apart from Daira's."""
+"""Environments of other products, made once from hash-checked requirements, and apart from Daira's."""
 
 import hashlib
 import os
@@ -18,29 +18,29 @@ NAMES = ("python3.13", "python3.12", "python3.14")
 RECENT = "import sys; sys.exit(sys.version_info < (3, 12)); import venv"
 
 
-def provide(python: Path | None) -> Path:
+def provide(python: Path | None, *, requirements: Path = REQUIREMENTS) -> Path:
     """The interpreter of the environment; made with `python`, or with one that is found."""
     interpreter = python or _find()
-    wanted = REQUIREMENTS.read_bytes() + str(interpreter).encode()
+    wanted = requirements.read_bytes() + str(interpreter).encode()
     folder = platformdirs.user_cache_path("daira-race") / hashlib.sha256(wanted).hexdigest()[:12]
     inside = folder / "bin" / "python"
     stamp = folder / ".installed"
     if not stamp.exists():
         shutil.rmtree(folder, ignore_errors=True)
-        for command in _commands(interpreter, folder, inside):
+        for command in _commands(interpreter, folder, inside, requirements=requirements):
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         stamp.touch()
     return inside
 
 
-def _commands(interpreter: Path, folder: Path, inside: Path) -> Iterator[list[str]]:
+def _commands(interpreter: Path, folder: Path, inside: Path, *, requirements: Path) -> Iterator[list[str]]:
     if uv := shutil.which("uv"):
         yield [uv, "venv", "--quiet", "--python", str(interpreter), str(folder)]
         install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(inside)]
     else:
         yield [str(interpreter), "-m", "venv", str(folder)]
         install = [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    yield [*install, "--require-hashes", "-r", str(REQUIREMENTS)]
+    yield [*install, "--require-hashes", "-r", str(requirements)]
 
 
 def _find() -> Path:

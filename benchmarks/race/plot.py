@@ -1,4 +1,4 @@
-"""Draws queues.json as queues.svg; runs in the peers' environment, which has matplotlib: `plot.py JSON SVG`."""
+"""Draws a result (JSON) as SVG; runs in the peers' environment, which has matplotlib: `plot.py JSON SVG`."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ def _bars(axis: Any, panel: Mapping[str, Any]) -> None:
         [bar["value"] - bar.get("least", bar["value"]) for bar in bars],
         [bar.get("most", bar["value"]) - bar["value"] for bar in bars],
     ]
-    colours = [OURS if name == "daira" else RAW if name.startswith("raw") else OTHERS for name in names]
+    colours = [OURS if name.startswith("daira") else RAW if name.startswith("raw") else OTHERS for name in names]
     drawn = axis.barh(names, values, xerr=errors, color=colours, error_kw={"lw": 0.8, "capsize": 2})
     axis.bar_label(drawn, labels=[panel["format"].format(value) for value in values], padding=8, fontsize=8)
     axis.set_title(panel["title"], loc="left", fontsize=10)

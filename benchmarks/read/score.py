@@ -5,14 +5,18 @@ Punctuation counts, and case does, except against a truth without small letters:
 (as SROIE's receipts are) left no record of the case, and both sides are put in capitals.
 
 word F1         words are what white space parts, a bag of them: order does not count
+bare F1         the same of runs of letters and digits, without punctuation: where a truth sets spaces around
+                punctuation that the page has none at, no reader can be right
 cer             edits (Levenshtein) from the text as read to the truth, per character of the truth
 cer, any order  the same word by word, each with the nearest of the other side wherever it stands; spaces don't count
 """
 
+import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 
+_BARE = re.compile(r"[^\W_]+")
 _PLAIN = str.maketrans(
     {"‘": "'", "’": "'", "‚": "'", "“": '"', "”": '"', "„": '"', "‐": "-", "‑": "-", "–": "-", "—": "-", "−": "-"}
 )
@@ -21,6 +25,7 @@ _PLAIN = str.maketrans(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     word_f1: float
+    bare_f1: float
     cer: float
     cer_any_order: float
 
@@ -34,6 +39,7 @@ def score(read: str, truth: str) -> Score:
     text, target = " ".join(words), " ".join(wanted)
     return Score(
         word_f1=_f1(words, wanted),
+        bare_f1=_f1(_BARE.findall(read), _BARE.findall(truth)),
         cer=distance(text, target) / max(len(target), 1),
         cer_any_order=_unordered(words, wanted) / max(sum(map(len, wanted)), 1),
     )

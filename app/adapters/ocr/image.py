@@ -32,6 +32,8 @@ _UNEVEN = 1.3
 """Ratio of the two resolutions from which letters are too distorted to be read: fax has 204 x 98."""
 _ENOUGH = 20_000_000
 """Pixels, A3 at 320 dpi: a letter of 47 million took Tesseract 14 s, was read no better, and noise took 31 s."""
+_LETTER = 3_870_000
+"""Pixels of A4 at 200 dpi."""
 _BLAMED_ON_THE_FILE = (
     UnidentifiedImageError,
     SyntaxError,
@@ -71,8 +73,9 @@ class ImageFile:
                 stored.seek(number - 1)
             check_pixels(width=stored.width, height=stored.height)
             rotation = _TURNS.get(stored.getexif().get(ExifTags.Base.Orientation, 1), 0)
-            dpi = _resolution(stored, sideways=rotation in {90, 270})
+            told = _resolution(stored, sideways=rotation in {90, 270})
             image = ImageOps.exif_transpose(stored)
+        dpi = told or (ASSUMED_DPI, ASSUMED_DPI)
         size = (image.width / dpi[0] * POINTS_PER_INCH, image.height / dpi[1] * POINTS_PER_INCH)
         if mode is Mode.SKIP:
             return self._unread(number, size=size, rotation=rotation)
@@ -83,8 +86,7 @@ class ImageFile:
             size=size,
             rotation=rotation,
             language=self._language,
-            # Screen resolutions say nothing of a scan's: told 96 dpi, Tesseract lost a tenth of a receipt's words.
-            dpi=max(round(max(dpi)), ASSUMED_DPI),
+            dpi=_looked_at(image, told),
         )
 
     def close(self) -> None:
@@ -138,16 +140,25 @@ def _frames(image: Image.Image, *, most: int) -> int:
     return most + 1
 
 
-def _resolution(image: Image.Image, *, sideways: bool) -> tuple[float, float]:
-    """Dots per inch across and down the image as displayed."""
+def _resolution(image: Image.Image, *, sideways: bool) -> tuple[float, float] | None:
+    """Dots per inch across and down the image as displayed; None where the file does not tell, or not credibly."""
     try:
         x, y = (float(value) for value in image.info["dpi"])
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        return ASSUMED_DPI, ASSUMED_DPI
+        return None
     least, most = _CREDIBLE_DPI
     if not (least <= x <= most and least <= y <= most):
-        return ASSUMED_DPI, ASSUMED_DPI
+        return None
     return (y, x) if sideways else (x, y)
+
+
+def _looked_at(image: Image.Image, told: tuple[float, float] | None) -> int:
+    """Dots per inch for recognition."""
+    if told is None:
+        # Whatever it is, it is hardly larger than a letter: a photo of one has 12 million pixels.
+        return round(ASSUMED_DPI * max(1.0, math.sqrt(image.width * image.height / _LETTER)))
+    # Screen resolutions say nothing of a scan's: told 96 dpi, Tesseract lost a tenth of a receipt's words.
+    return max(round(max(told)), ASSUMED_DPI)
 
 
 def _grey(image: Image.Image) -> Image.Image:

@@ -16,6 +16,10 @@ DOUBTFUL = 0.75
 """Mean confidence of a page's words below which its text may be more wrong than right."""
 
 _WHITE = 255
+_DPI = 200
+_TOO_FINE = 240
+"""Dpi from which a picture is looked at with 200: of two scans at 300 dpi Tesseract then read more words right, in two
+thirds of the time. Letters that are too small get a second look."""
 
 
 def read_scan(
@@ -53,29 +57,38 @@ def recognised(
 ) -> list[Found]:
     """The words of a grey picture in reading order, by its pixels, whichever way it lies or leans.
 
-    `finer` draws it larger, should that be wanted; by default it is enlarged.
+    `finer` draws it so many times as large, should that be wanted; by default it is enlarged.
     """
-    fit = prepared(image)
+    clean, scale = prepared(image), _scale(dpi)
+    fit = _resized(clean, scale)
     degrees = tilt(fit)
 
     def level(picture: Image.Image) -> Image.Image:
         return _levelled(picture, degrees) if degrees else picture
 
     def finer_level(times: float) -> Image.Image:
-        return level(prepared(finer(times)) if finer is not None else _enlarged(fit, times))
+        return level(prepared(finer(scale * times)) if finer is not None else _resized(clean, scale * times))
 
     seen = level(fit)
-    found = engine.words(seen, language=language, dpi=dpi, finer=finer_level)
-    if seen is fit:
-        return found
-    return [
-        replace(word, box=turned_back(word.box, degrees=degrees, size=seen.size, original=image.size)) for word in found
-    ]
+    found = engine.words(seen, language=language, dpi=round(dpi * scale), finer=finer_level)
+    if seen is not fit:
+        found = [
+            replace(word, box=turned_back(word.box, degrees=degrees, size=seen.size, original=fit.size))
+            for word in found
+        ]
+    if fit is not clean:
+        x, y = image.width / fit.width, image.height / fit.height
+        found = [replace(word, box=scaled(word.box, x=x, y=y)) for word in found]
+    return found
 
 
-def _enlarged(image: Image.Image, times: float) -> Image.Image:
-    size = (round(image.width * times), round(image.height * times))
-    return image.resize(size, Image.Resampling.LANCZOS)
+def _scale(dpi: int) -> float:
+    return _DPI / dpi if dpi >= _TOO_FINE else 1.0
+
+
+def _resized(image: Image.Image, times: float) -> Image.Image:
+    size = (max(1, round(image.width * times)), max(1, round(image.height * times)))
+    return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)
 
 
 def _on_page(found: list[Found], *, image: Image.Image, width: float, height: float) -> Iterator[Word]:
