@@ -29,8 +29,11 @@ Finer = Callable[[float], Image.Image]
 
 
 class Engine(Protocol):
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer) -> list[Found]:
-        """The words of a grey image in reading order, whichever way up the page lies."""
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:
+        """The words of a grey image in reading order, whichever way up the page lies.
+
+        `finer` draws the image larger, should that be wanted; by default it is enlarged.
+        """
         ...
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from app.adapters.ocr.about import warnings_about
 from app.adapters.ocr.confinement import Fence
-from app.adapters.ocr.engine import Engine, Found
+from app.adapters.ocr.engine import Engine, Finer, Found
 from app.adapters.ocr.fonts import Fonts
 from app.adapters.ocr.geometry import POINTS_PER_INCH, Box, render_dpi
 from app.adapters.ocr.hidden import sight
@@ -158,6 +158,8 @@ class PdfFile:
             rotation=page.get_rotation(),
             language=self._language,
             dpi=dpi,
+            # Small letters of a scan may be sharper in the file than in a picture of 200 dpi.
+            finer=lambda times: rendered(page, scale=times * dpi / POINTS_PER_INCH).image,
         )
         return replace(read, warnings=(*read.warnings, *_reduced(warnings, dpi=dpi, wanted=self._dpi)))
 
@@ -169,9 +171,14 @@ class _Unfenced:
         self._engine = engine
         self._fence = fence
 
-    def words(self, image: Image.Image, *, language: str, dpi: int) -> list[Found]:
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:
+        def fenced(times: float) -> Image.Image:
+            assert finer is not None, "it is asked for where there is one"
+            with self._fence.up():
+                return finer(times)
+
         with self._fence.down():
-            return self._engine.words(image, language=language, dpi=dpi)
+            return self._engine.words(image, language=language, dpi=dpi, finer=fenced if finer is not None else None)
 
 
 def _whole(page: pypdfium2.PdfPage) -> Box:

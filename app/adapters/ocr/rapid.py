@@ -71,9 +71,9 @@ class Rapid:
         """Have the models loaded, which the first words do: 1.5 s of CPU and 80 MB."""
         page = Image.new("L", (320, 64), 255)
         ImageDraw.Draw(page).text((16, 16), "Warm", fill=0, font_size=32)
-        self.words(page, language="", dpi=200, finer=lambda _: page)
+        self.words(page, language="", dpi=200)
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer) -> list[Found]:  # noqa: ARG002 - the protocol
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:  # noqa: ARG002 - the protocol
         strips, quarters = self._read(image)
         lines = [_turned(line, quarters, image.size) for strip in strips if (line := words_of(strip))]
         # Once more after tables have got their rows: what stands above a row comes before all of it.

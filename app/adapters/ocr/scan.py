@@ -9,6 +9,7 @@ from app.adapters.ocr.deskew import tilt
 from app.adapters.ocr.engine import Engine, Finer, Found
 from app.adapters.ocr.geometry import MAX_PIXELS, MAX_SIDE, clipped, scaled, turned_back
 from app.adapters.ocr.prepare import prepared
+from app.adapters.ocr.second_look import enlarged
 from app.domain.pages import Page, Source, Word, confidence_of, text_of
 from app.domain.warnings import WarningCode
 
@@ -60,14 +61,14 @@ def recognised(
     `finer` draws it so many times as large, should that be wanted; by default it is enlarged.
     """
     clean, scale = prepared(image), _scale(dpi)
-    fit = _resized(clean, scale)
+    fit = enlarged(clean, scale)
     degrees = tilt(fit)
 
     def level(picture: Image.Image) -> Image.Image:
         return _levelled(picture, degrees) if degrees else picture
 
     def finer_level(times: float) -> Image.Image:
-        return level(prepared(finer(scale * times)) if finer is not None else _resized(clean, scale * times))
+        return level(prepared(finer(scale * times)) if finer is not None else enlarged(clean, scale * times))
 
     seen = level(fit)
     found = engine.words(seen, language=language, dpi=round(dpi * scale), finer=finer_level)
@@ -84,11 +85,6 @@ def recognised(
 
 def _scale(dpi: int) -> float:
     return _DPI / dpi if dpi >= _TOO_FINE else 1.0
-
-
-def _resized(image: Image.Image, times: float) -> Image.Image:
-    size = (max(1, round(image.width * times)), max(1, round(image.height * times)))
-    return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)
 
 
 def _on_page(found: list[Found], *, image: Image.Image, width: float, height: float) -> Iterator[Word]:

@@ -24,17 +24,22 @@ class SecondLook:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer) -> list[Found]:
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:
         found = self._engine.words(image, language=language, dpi=dpi, finer=finer)
         times = _times(found, image)
         if times is None:
             return found
-        large = finer(times)
+        large = finer(times) if finer is not None else enlarged(image, times)
         again = self._engine.words(large, language=language, dpi=round(dpi * times), finer=finer)
         if certainty(again) <= certainty(found):
             return found
         x, y = image.width / large.width, image.height / large.height
         return [replace(word, box=scaled(word.box, x=x, y=y)) for word in again]
+
+
+def enlarged(image: Image.Image, times: float) -> Image.Image:
+    size = (max(1, round(image.width * times)), max(1, round(image.height * times)))
+    return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)
 
 
 def _times(found: Sequence[Found], image: Image.Image) -> float | None:

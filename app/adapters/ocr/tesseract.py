@@ -40,7 +40,7 @@ class Tesseract:
             self._loaded[language] = tesserocr.PyTessBaseAPI(path=f"{self._tessdata}/", lang=language, psm=self._layout)
         return self._loaded[language]
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer) -> list[Found]:  # noqa: ARG002 - the protocol
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:  # noqa: ARG002 - the protocol
         api = self.load(language)
         try:
             api.SetImageBytes(image.tobytes(), image.width, image.height, 1, image.width)
