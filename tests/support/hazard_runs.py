@@ -68,7 +68,7 @@ class Hazards:
         if run.outcome not in OUTCOMES:
             found.append(f"ended as {run.outcome}: {run.detail}")
         if run.seconds > seconds:
-            found.append(f"took {run.seconds:.1f} s")
+            found.append(f"took {run.seconds:.1f} s, of which {run.cpu:.1f} s of CPU")
         if run.peak * MEBIBYTE > self._memory_bytes:
             found.append(f"a reader took {run.peak:.0f} MiB")
         if len(self._pids()) > 1:

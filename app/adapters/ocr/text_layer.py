@@ -127,25 +127,35 @@ class _Layer:
         boxes = np.zeros((len(spans), 4))
         at, step = boxes.ctypes.data, boxes.strides[0]
         textpage, count_rects, get_rect = self._textpage, calls.count_rects, calls.get_rect
-        broken: list[int] = []
         for index, (start, stop) in enumerate(spans):
-            if count_rects(textpage, start, stop - start) == 1:
+            parts = count_rects(textpage, start, stop - start)
+            if parts == 1:
                 get_rect(textpage, 0, at, at + _DOUBLE, at + 2 * _DOUBLE, at + 3 * _DOUBLE)
             else:
-                # Drawn by several objects, or by glyphs without an extent.
-                broken.append(index)
+                boxes[index] = self._box_of_parts(start, stop, parts)
             at += step
-        for index in broken:
-            left, bottom, right, top = around([self._character(i) for i in range(*spans[index])])
-            boxes[index] = left, top, right, bottom
         return np.nan_to_num(boxes)
+
+    def _box_of_parts(self, start: int, stop: int, parts: int) -> Box:
+        """Of a word drawn by several objects, or by glyphs without an extent; left, top, right, bottom."""
+        boxes = [self._rectangle(part) for part in range(parts)] or [self._character(i) for i in range(start, stop)]
+        left, bottom, right, top = around(boxes)
+        return (left, top, right, bottom)
 
     def _character(self, index: int) -> Box:
         """Left, bottom, right, top in PDF space."""
         box = (ctypes.c_double * 4)()
         at = ctypes.addressof(box)
         calls.get_char_box(self._textpage, index, at, at + 2 * _DOUBLE, at + _DOUBLE, at + 3 * _DOUBLE)
-        left, bottom, right, top = np.nan_to_num(box[:]).tolist()
+        left, bottom, right, top = box
+        return (left, bottom, right, top)
+
+    def _rectangle(self, index: int) -> Box:
+        """Of those last counted: left, bottom, right, top in PDF space."""
+        box = (ctypes.c_double * 4)()
+        at = ctypes.addressof(box)
+        calls.get_rect(self._textpage, index, at, at + 3 * _DOUBLE, at + 2 * _DOUBLE, at + _DOUBLE)
+        left, bottom, right, top = box
         return (left, bottom, right, top)
 
     def _on_page(self, boxes: Boxes) -> Boxes:
