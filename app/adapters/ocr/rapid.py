@@ -17,9 +17,8 @@ from PIL import Image, ImageDraw
 
 from app.adapters.ocr.engine import Finer, Found
 from app.adapters.ocr.geometry import quarter_turned, turned_size
-from app.adapters.ocr.layout import lines_of, numbered
-from app.adapters.ocr.order import in_columns
-from app.adapters.ocr.rows import by_rows
+from app.adapters.ocr.layout import numbered
+from app.adapters.ocr.order import in_reading_order
 from app.adapters.ocr.strips import Letter, Strip, words_of
 
 _LOOKED_AT = 2_900_000
@@ -76,9 +75,7 @@ class Rapid:
     def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:  # noqa: ARG002 - the protocol
         strips, quarters = self._read(image)
         lines = [_turned(line, quarters, image.size) for strip in strips if (line := words_of(strip))]
-        # Once more after tables have got their rows: what stands above a row comes before all of it.
-        rows = [line for region in by_rows(in_columns(lines)) for line in lines_of(region)]
-        return _turned(numbered(in_columns(rows)), 4 - quarters, turned_size(image.size, quarters=quarters))
+        return _turned(numbered(in_reading_order(lines)), 4 - quarters, turned_size(image.size, quarters=quarters))
 
     def _read(self, image: Image.Image) -> tuple[list[Strip], int]:
         """The lines, and how often the page must be turned by a quarter, counterclockwise, to be upright."""

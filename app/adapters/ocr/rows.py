@@ -25,19 +25,30 @@ def by_rows(regions: Sequence[Region]) -> list[Region]:
     The thresholds were measured on invoices, magazines, a brochure and two-column pages: looser ones, and page
     segmentation modes that read by rows, repair more tables and break pages with columns.
     """
-    groups = _grouped(regions)
-    return [_rows(group) if len(group) > 1 else group[0] for group in groups]
+    groups = _grouped([_Column(region) for region in regions])
+    return [rows_of([regions[index] for index in group]) if len(group) > 1 else regions[group[0]] for group in groups]
 
 
-def _grouped(regions: Sequence[Region]) -> list[list[Region]]:
-    home = list(range(len(regions)))
-    columns = [_Column(region) for region in regions]
-    for b in range(len(regions)):
+def rows_of(group: Sequence[Region]) -> Region:
+    """All lines of these regions, sorted by rows."""
+    cells = sorted((line for region in group for line in lines_of(region)), key=_middle)
+    rows: list[list[Line]] = []
+    for cell in cells:
+        if rows and _is_level(rows[-1], cell):
+            rows[-1].append(cell)
+        else:
+            rows.append([cell])
+    return [[[word for cell in sorted(row, key=_left) for word in cell] for row in rows]]
+
+
+def _grouped(columns: Sequence["_Column"]) -> list[list[int]]:
+    home = list(range(len(columns)))
+    for b in range(len(columns)):
         for a in range(b):
             if home[a] != home[b] and _are_cells(columns[a], columns[b]):
                 old, new = max(home[a], home[b]), min(home[a], home[b])
                 home = [new if number == old else number for number in home]
-    return [[regions[i] for i, number in enumerate(home) if number == first] for first in sorted(set(home))]
+    return [[index for index, number in enumerate(home) if number == first] for first in sorted(set(home))]
 
 
 class _Column:
@@ -51,22 +62,15 @@ class _Column:
 def _are_cells(a: _Column, b: _Column) -> bool:
     if not (a.is_cells or b.is_cells):
         return False
-    if shared(a.box[1::2], b.box[1::2]) <= _BESIDE or shared(a.box[::2], b.box[::2]) >= _APART:
+    if not _is_beside(a, b):
         return False
     few, many = sorted((a.lines, b.lines), key=len)
     aligned = sum(any(shared(line[1::2], other[1::2]) > _LEVEL for other in many) for line in few)
     return aligned >= _ALIGNED * len(few)
 
 
-def _rows(group: Sequence[Region]) -> Region:
-    cells = sorted((line for region in group for line in lines_of(region)), key=_middle)
-    rows: list[list[Line]] = []
-    for cell in cells:
-        if rows and _is_level(rows[-1], cell):
-            rows[-1].append(cell)
-        else:
-            rows.append([cell])
-    return [[[word for cell in sorted(row, key=_left) for word in cell] for row in rows]]
+def _is_beside(a: _Column, b: _Column) -> bool:
+    return shared(a.box[1::2], b.box[1::2]) > _BESIDE and shared(a.box[::2], b.box[::2]) < _APART
 
 
 def _is_level(row: Sequence[Line], cell: Line) -> bool:

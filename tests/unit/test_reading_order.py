@@ -1,0 +1,121 @@
+"""In which order lines are read: tables by rows, columns one after the other, whatever an engine took them for."""
+
+import numpy as np
+import pytest
+
+from app.adapters.ocr.engine import Found
+from app.adapters.ocr.geometry import quarter_turned, turned_size
+from app.adapters.ocr.layout import Line, Region, lines_of, numbered
+from app.adapters.ocr.order import in_columns
+from app.adapters.ocr.rows import by_rows
+from app.adapters.ocr.strips import Letter, Strip, words_of
+
+HEIGHT = 20
+
+
+def line(text: str, x: float, y: float) -> list[Found]:
+    """Letters are 10 wide."""
+    words = []
+    for word in text.split():
+        words.append(Found(text=word, box=(x, y, x + 10 * len(word), y + HEIGHT), confidence=1.0, line=0, block=0))
+        x += 10 * (len(word) + 1)
+    return words
+
+
+def column(*texts: str, x: float, y: float = 0, pitch: float = 30) -> Region:
+    return [[line(text, x, y + pitch * row) for row, text in enumerate(texts)]]
+
+
+def read(regions: list[Region]) -> list[str]:
+    return [" ".join(word.text for word in each) for region in regions for each in lines_of(region)]
+
+
+ITEMS = column("Brass fitting", "Copper pipe", "Hose clamp", x=0)
+PROSE = (
+    "one two three four five",
+    "six seven eight nine ten",
+    "eleven twelve thirteen",
+    "and so on it goes",
+    "until it ends",
+)
+
+
+def test_columns_of_cells_are_read_by_rows() -> None:
+    prices = column("50.40", "75.00", "21.25", x=300)
+    assert read(by_rows([ITEMS, prices])) == ["Brass fitting 50.40", "Copper pipe 75.00", "Hose clamp 21.25"]
+
+
+def test_a_cell_that_is_missing_leaves_the_others_in_their_rows() -> None:
+    prices = [[line("50.40", 300, 0), line("21.25", 300, 61), line("9.99", 300, 90)]]
+    assert read(by_rows([[[*ITEMS[0], line("Delivery", 0, 90)]], prices])) == [
+        "Brass fitting 50.40", "Copper pipe", "Hose clamp 21.25", "Delivery 9.99",
+    ]  # fmt: skip
+
+
+def test_columns_of_prose_stay_columns() -> None:
+    left, right = column(*PROSE, x=0), column(*PROSE, x=300)
+    assert by_rows([left, right]) == [left, right]
+
+
+def test_cells_at_other_heights_are_no_table() -> None:
+    notes = column("see", "also", "page", x=300, y=15)
+    assert by_rows([ITEMS, notes]) == [ITEMS, notes]
+
+
+def test_columns_are_read_one_after_the_other_below_what_spans_them() -> None:
+    head = line("A headline that spans both of the columns below it indeed", 0, 0)
+    left, right = lines_of(column(*PROSE, x=0, y=40)), lines_of(column(*PROSE[::-1], x=300, y=40))
+    foot = line("A foot that spans both of the columns above it indeed yes", 0, 220)
+    shuffled = [foot, *right[::-1], head, *left[::2], *left[1::2]]
+    assert read(in_columns(shuffled)) == [
+        *read([[[head]]]), *PROSE, *PROSE[::-1], *read([[[foot]]]),
+    ]  # fmt: skip
+
+
+def test_columns_end_where_a_line_spans_them() -> None:
+    pieces: list[Line] = [
+        line("left above", 0, 0), line("right above", 300, 0),
+        line("a line that goes from the left column to the right", 0, 30),
+        line("left below", 0, 60), line("right below", 300, 60),
+    ]  # fmt: skip
+    assert [text.split()[:2] for text in read(in_columns(pieces[::-1]))] == [
+        ["left", "above"], ["right", "above"], ["a", "line"], ["left", "below"], ["right", "below"],
+    ]  # fmt: skip
+
+
+def test_pieces_of_one_line_are_joined_and_neighbouring_columns_are_not() -> None:
+    assert read(in_columns([line("of one", 67, 1), line("pieces", 0, 0)])) == ["pieces of one"]
+    assert len(in_columns([line("apart", 100, 0), line("far", 0, 0)])) == 2
+
+
+def test_a_page_without_lines_has_no_order() -> None:
+    assert in_columns([]) == []
+    assert by_rows([]) == []
+
+
+def test_very_many_lines_are_read_from_the_top() -> None:
+    lines = [line("x", 0, 30 * row) for row in range(700)]
+    assert len(numbered(in_columns(lines[::-1]))) == 700
+
+
+@pytest.mark.parametrize("quarters", range(4))
+def test_a_box_turned_there_and_back_is_the_same(quarters: int) -> None:
+    size, box = (400, 300), (10.0, 20.0, 50.0, 30.0)
+    turned = quarter_turned(box, quarters=quarters, size=size)
+    assert quarter_turned(turned, quarters=4 - quarters, size=turned_size(size, quarters=quarters)) == box
+
+
+@pytest.mark.parametrize("quarters", range(4))
+@pytest.mark.parametrize("ink", [0, 255])
+def test_a_strip_is_cut_into_words_at_its_gaps(quarters: int, ink: int) -> None:
+    upright = np.full((60, 200), 255 - ink, dtype=np.uint8)
+    upright[20:40, 30:80] = upright[20:40, 100:170] = ink
+    letters = [Letter("a", 0.2, 1.0), Letter("b", 0.35, 0.5), Letter(" ", 0.0, 1.0), Letter("c", 0.6, 1.0)]
+    image = np.rot90(upright, -quarters)
+    strip = Strip.cut(image, (0, 0, image.shape[1], image.shape[0]), quarters=quarters, letters=letters)
+    first, second = words_of(strip)
+    assert (first.text, second.text) == ("ab", "c")
+    assert (first.confidence, second.confidence) == (0.75, 1.0)
+    size = (image.shape[1], image.shape[0])
+    assert quarter_turned(first.box, quarters=quarters, size=size) == (30, 20, 80, 40)
+    assert quarter_turned(second.box, quarters=quarters, size=size) == (100, 20, 170, 40)
