@@ -23,7 +23,7 @@ LONG_POLL = 1.0
 
 
 def upload(
-    files: Annotated[list[Path], typer.Argument(help="PDFs and images.", metavar="FILE…")],
+    files: Annotated[list[Path], typer.Argument(help="PDFs, images, Office documents, mails, texts.", metavar="FILE…")],
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the text and print it.")] = False,
     job: Annotated[
         list[str] | None, typer.Option("--job", help="Job kind to run; may be repeated. [default: ocr]")

@@ -1,31 +1,104 @@
-"""The types of file that can be read, told from their first bytes. A name or header of the client's is not asked."""
+"""The types of file that can be read: their names, and how each is told from its bytes.
+
+A name or header of the client's is not asked. A file that could be several things is the first of these: an image by
+its signature, a zip, a compound file, RTF, a PDF (its header within the first 1,024 bytes), HTML, a mail, plain text.
+"""
+
+from types import MappingProxyType
 
 HEAD = 1024
-"""Bytes that are enough to tell."""
+"""Bytes that are enough to tell, but for what lies in a container."""
 
 PDF = "application/pdf"
+PNG = "image/png"
+JPEG = "image/jpeg"
+TIFF = "image/tiff"
+WEBP = "image/webp"
+GIF = "image/gif"
+BMP = "image/bmp"
+HEIC = "image/heic"
+HEIF = "image/heif"
+AVIF = "image/avif"
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+ODT = "application/vnd.oasis.opendocument.text"
+ODS = "application/vnd.oasis.opendocument.spreadsheet"
+ODP = "application/vnd.oasis.opendocument.presentation"
+HTML = "text/html"
+EML = "message/rfc822"
+RTF = "application/rtf"
+TEXT = "text/plain"
+LOCKED = "application/encrypted"
+"""An Office document behind a password. Accepted, so that its job can say what is the matter."""
+
+NAMES = MappingProxyType(
+    {
+        PDF: "PDF",
+        PNG: "PNG",
+        JPEG: "JPEG",
+        TIFF: "TIFF",
+        WEBP: "WebP",
+        GIF: "GIF",
+        BMP: "BMP",
+        HEIC: "HEIC",
+        HEIF: "HEIF",
+        AVIF: "AVIF",
+        DOCX: "DOCX",
+        XLSX: "XLSX",
+        PPTX: "PPTX",
+        ODT: "ODT",
+        ODS: "ODS",
+        ODP: "ODP",
+        RTF: "RTF",
+        HTML: "HTML",
+        EML: "EML",
+        TEXT: "plain text (CSV and Markdown too)",
+    }
+)
+"""Media type → what people call it. Whatever can be read is here, and nothing else."""
+
+IMAGES = frozenset({PNG, JPEG, TIFF, WEBP, GIF, BMP, HEIC, HEIF, AVIF})
+
+_FIRST = list(NAMES.values())
+SUPPORTED = f"{', '.join(_FIRST[:-1])} and {_FIRST[-1]}"
+"""For people: every message that lists the types says this."""
 
 _SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"II*\x00", "image/tiff"),
-    (b"MM\x00*", "image/tiff"),
-    (b"II+\x00", "image/tiff"),
-    (b"MM\x00+", "image/tiff"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"BM", "image/bmp"),
+    (b"\x89PNG\r\n\x1a\n", PNG),
+    (b"\xff\xd8\xff", JPEG),
+    (b"II*\x00", TIFF),
+    (b"MM\x00*", TIFF),
+    (b"II+\x00", TIFF),
+    (b"MM\x00+", TIFF),
+    (b"GIF87a", GIF),
+    (b"GIF89a", GIF),
 )
+_BMP_HEADERS = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
+"""Sizes of the header that follows; two letters alone would make images of texts about a car maker."""
+_BRANDS = (
+    (AVIF, frozenset({b"avif", b"avis"})),
+    (HEIC, frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"})),
+    (HEIF, frozenset({b"mif1", b"msf1"})),
+)
+"""ISO 23008-12, annex B; a file's own brand may be the general one and the codec's only a compatible one."""
 
 
-def sniff(head: bytes) -> str | None:
-    """The media type, or None for anything that can't be read here."""
+def image_type(head: bytes) -> str | None:
+    """The media type of an image, by its signature."""
     for signature, media_type in _SIGNATURES:
         if head.startswith(signature):
             return media_type
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return "image/webp"
-    # Readers of PDF accept junk before the header, and mail gateways put it there.
-    if b"%PDF-" in head[:HEAD]:
-        return PDF
+        return WEBP
+    if head.startswith(b"BM") and int.from_bytes(head[14:18], "little") in _BMP_HEADERS:
+        return BMP
+    if head[4:8] == b"ftyp":
+        return _by_brand(head)
     return None
+
+
+def _by_brand(head: bytes) -> str | None:
+    end = min(int.from_bytes(head[:4]), len(head))
+    brands = {head[8:12], *(head[at : at + 4] for at in range(16, end - 3, 4))}
+    return next((media_type for media_type, known in _BRANDS if brands & known), None)

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 
 from app.domain.documents import ACCEPTED_WITHIN, Document, DocumentStatus, blob_key, status
 from app.domain.doorbells import Ring
-from app.domain.errors import Invalid, TooLarge, Unsupported
+from app.domain.errors import Invalid, TooLarge
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import Job, NewJob
-from app.domain.media import HEAD, sniff
+from app.domain.media import HEAD
+from app.domain.sniffing import Sniffer
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 from app.services.queue_limit import refuse_beyond
@@ -58,17 +59,17 @@ class Uploads:
     async def receive(self, tenant_id: TenantId, chunks: AsyncIterator[bytes], *, max_bytes: int) -> Received:
         """Store the bytes while counting and hashing them. Nothing is left behind when it raises.
 
-        Raises TooLarge at the limit, Unsupported after the first bytes, Invalid for an empty file and for one that
-        takes too long.
+        Raises TooLarge at the limit, Unsupported after the first bytes or, for what is in a container, after the last,
+        Invalid for an empty file and for one that takes too long.
         """
         document_id, begun_at = DocumentId(uuid7()), datetime.now(UTC)
         meter = _Meter(chunks, limit=max_bytes, begun_at=begun_at)
-        media_type = await meter.media_type()
+        await meter.begin()
         await self.blobs.put(blob_key(tenant_id, document_id), meter.stream())
         return Received(
             tenant_id=tenant_id,
             document_id=document_id,
-            media_type=media_type,
+            media_type=meter.media_type,
             size=meter.size,
             sha256=meter.digest.hexdigest(),
             begun_at=begun_at,
@@ -164,39 +165,41 @@ def new_job(document_id: DocumentId, request: JobRequest) -> NewJob:
 
 
 class _Meter:
-    """Counts and hashes a stream on its way."""
+    """Counts, hashes and tells the type of a stream on its way: by content, never by name."""
 
     def __init__(self, chunks: AsyncIterator[bytes], *, limit: int, begun_at: datetime) -> None:
         self._chunks = chunks
         self._limit = limit
         self._begun_at = begun_at
         self._head = b""
+        self.media_type = ""
+        """Known when the stream has passed."""
         self.size = 0
         self.digest = hashlib.sha256()
 
-    async def media_type(self) -> str:
-        """By content, never by name: reads ahead just far enough to tell."""
+    async def begin(self) -> None:
+        """Read ahead just far enough to refuse what can be refused at once."""
         async for chunk in self._chunks:
             self._head += chunk
             if len(self._head) >= HEAD:
                 break
         if not self._head:
             raise Invalid("the file is empty", pointer="/file")
-        media_type = sniff(self._head[:HEAD])
-        if media_type is None:
-            raise Unsupported("this type of file is not supported: send a PDF, PNG, JPEG, TIFF, WebP, GIF or BMP")
-        return media_type
+        self._sniffer = Sniffer(self._head)
 
     async def stream(self) -> AsyncIterator[bytes]:
-        yield self._count(self._head)
+        yield self._passed(self._head)
         self._head = b""
         async for chunk in self._chunks:
-            yield self._count(chunk)
+            yield self._passed(chunk)
+        # Within the stream: what raises here leaves no blob behind.
+        self.media_type = self._sniffer.media_type()
 
-    def _count(self, chunk: bytes) -> bytes:
+    def _passed(self, chunk: bytes) -> bytes:
         self.size += len(chunk)
         if self.size > self._limit:
             raise TooLarge(f"the file has more than {self._limit:,} bytes, the limit here")
         _refuse_late(self._begun_at)
         self.digest.update(chunk)
+        self._sniffer.feed(chunk)
         return chunk

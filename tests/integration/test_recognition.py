@@ -202,7 +202,7 @@ async def test_every_pixel_format_is_read(recognizer: Recognizer, written: Writt
             TIFF,
             encoded(Image.new("1", (9, 9)), "TIFF", save_all=True, append_images=[Image.new("1", (9, 9))] * 5),
         ),
-        ("unsupported", "text/html", b"<p>"),
+        ("unsupported", "application/zip", b"PK"),
     ],
 )
 async def test_a_bad_file_ends_in_its_code_and_the_pool_lives(

@@ -11,7 +11,7 @@ from pathlib import Path
 from app.adapters.ocr.process import ChildFailed
 from app.adapters.ocr.recognizer import ProcessRecognizer
 from app.domain.errors import DocumentFault
-from app.domain.media import HEAD, PDF, sniff
+from app.domain.media import HEAD, PDF, image_type
 from app.handlers.drafting import UNREADABLE_AT_FIRST
 from app.ports.ocr import Mode, Unreadable
 from tests.support.hazards import OUTCOMES
@@ -43,7 +43,7 @@ class Hazards:
     async def run(self, path: Path) -> Run:
         with path.open("rb") as file:
             # A name says nothing, but what nobody takes for an image is to be tried as a PDF.
-            media_type = sniff(file.read(HEAD)) or PDF
+            media_type = image_type(file.read(HEAD)) or PDF
         if path.suffix == ".pdf":
             media_type = PDF
         peaks: dict[int, float] = {}

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
-from app.domain.media import HEAD, PDF, sniff
+from app.adapters.ocr.text.file import TextFile
+from app.domain.media import HEAD, PDF, image_type
 from app.domain.pages import Page
-from app.domain.warnings import DocumentWarning
+from app.domain.sniffing import Sniffer
+from app.domain.warnings import DocumentWarning, WarningCode
 from app.ports.ocr import Mode, Recognizer, Unreadable
 
 
@@ -52,7 +55,7 @@ class Reader:
         """Raises what is wrong with the file. What nobody would take for an image is read as a PDF."""
         path = self.folder / "upload"
         path.write_bytes(content)
-        media_type = sniff(content[:HEAD]) or PDF
+        media_type = image_type(content[:HEAD]) or PDF
         async with self.recognizer.open(path, media_type=media_type, language="eng", mode=mode) as file:
             read = [page async for page in file.pages()]
             return Read(
@@ -60,3 +63,31 @@ class Reader:
                 unreadable=[page for page in read if isinstance(page, Unreadable)],
                 warnings=list(file.warnings),
             )
+
+
+def type_of(content: bytes) -> str:
+    sniffer = Sniffer(content[:HEAD])
+    sniffer.feed(content)
+    return sniffer.media_type()
+
+
+def text_file(content: bytes, *, media_type: str | None = None, max_pages: int = 2000) -> TextFile:
+    """A text format, read here rather than in a child: all of it is read when it is opened."""
+    with NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        return TextFile(Path(file.name), media_type=media_type or type_of(content), language="eng", max_pages=max_pages)
+
+
+def texts_of(content: bytes) -> list[str]:
+    return [page.text for page in text_pages(content)]
+
+
+def text_pages(content: bytes) -> list[Page]:
+    file = text_file(content)
+    return [file.read(number, mode=Mode.AUTO) for number in range(1, file.page_count + 1)]
+
+
+def hiding(content: bytes) -> list[int]:
+    """The numbers of pages of which something was left out."""
+    return [page.number for page in text_pages(content) if WarningCode.HIDDEN_TEXT in page.warnings]

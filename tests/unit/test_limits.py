@@ -157,7 +157,7 @@ async def test_every_answer_to_a_known_caller_tells_the_rate(web: Served) -> Non
         await web.client.get(f"/v1/documents/{uuid7()}"),
         await web.client.get(f"/v1/documents/{document['id']}/text"),
         await web.client.delete(f"/v1/documents/{document['id']}"),
-        await web.upload(b"MZ"),
+        await web.upload(b"MZ\0\1"),
     ]
     assert [answer.status_code for answer in answers] == [200, 422, 404, 409, 204, 415]
     for answer in answers:

@@ -105,7 +105,7 @@ async def test_two_files_are_refused_and_neither_is_kept(web: Served) -> None:
 
 @pytest.mark.threat(55)
 async def test_a_file_of_an_unsupported_type_is_refused(web: Served) -> None:
-    answer = await web.form(a_file(b"PK\x03\x04", filename="fake.pdf") + END)
+    answer = await web.form(a_file(b"MZ\0\1", filename="fake.pdf") + END)
     body = await refused(web, answer, status=415, code="unsupported_media_type")
     assert "PDF" in body["detail"]
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from hashlib import sha256
+from os import urandom
 from typing import Any
 
 import pytest
@@ -19,11 +20,13 @@ from app.domain.errors import Invalid, NotFound, TooLarge, Unsupported
 from app.domain.ids import TenantId
 from app.domain.jobs import JobState
 from app.domain.lanes import Lane
+from app.domain.media import DOCX, LOCKED
 from app.ports.blobs import Blobs
 from app.ports.database import Tx
 from app.services.ringing import PATIENCE, Ringing
 from app.services.uploads import Accepted, JobRequest, Received, Uploads
 from app.telemetry import Metrics
+from tests.support.office import compound_file, docx, zipped
 from tests.support.rig import Rig, ring_of
 from tests.unit.bench import Away, Deaf, Hanging
 
@@ -180,9 +183,26 @@ async def test_an_unsupported_type_stops_after_the_first_bytes(rig: Rig) -> None
     tenant, desk = await rig.tenant(), Desk(rig)
     taken: list[int] = []
     with pytest.raises(Unsupported):
-        await desk.receive(tenant, endless(b"PK\x03\x04", taken))
+        await desk.receive(tenant, endless(b"\0\1", taken))
     assert len(taken) <= 1
     assert await desk.counts(tenant) == (0, 0, 0)
+
+
+@pytest.mark.threat(51)
+async def test_an_archive_is_refused_at_its_end_and_leaves_nothing(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    archive = zipped({f"{number}.bin": urandom(100_000) for number in range(9)})
+    with pytest.raises(Unsupported, match="unpack it"):
+        await desk.receive(tenant, chunks(*(archive[at : at + 65_536] for at in range(0, len(archive), 65_536))))
+    assert await desk.counts(tenant) == (0, 0, 0)
+
+
+async def test_a_document_in_a_container_is_told_by_its_parts_and_by_no_name(rig: Rig) -> None:
+    tenant, desk = await rig.tenant(), Desk(rig)
+    accepted = await desk.upload(tenant, docx(), filename="letter.bin")
+    assert accepted.document.media_type == DOCX
+    received = await desk.receive(tenant, chunks(compound_file("EncryptedPackage")))
+    assert received.media_type == LOCKED
 
 
 async def test_a_type_is_told_from_bytes_that_come_one_by_one(rig: Rig) -> None:

@@ -9,19 +9,34 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from app.adapters.ocr import wire
 from app.adapters.ocr.confinement import Fence, allow_cpu, confine
 from app.adapters.ocr.engine import Engine
 from app.adapters.ocr.engines import opened
+from app.adapters.ocr.faults import too_many_pages
 from app.adapters.ocr.image import ImageFile
 from app.adapters.ocr.pdf import PdfFile
 from app.domain.errors import DocumentFault
+from app.domain.media import IMAGES, PDF
+from app.domain.pages import Page
+from app.domain.warnings import DocumentWarning
 from app.ports.ocr import Mode
 
-PDF = "application/pdf"
+
+class OpenedFile(Protocol):
+    @property
+    def page_count(self) -> int: ...
+
+    @property
+    def warnings(self) -> Sequence[DocumentWarning]: ...
+
+    def read(self, number: int, *, mode: Mode) -> Page: ...
+
+    def close(self) -> None: ...
 
 
 class Desk:
@@ -32,34 +47,43 @@ class Desk:
         self._fence = fence
         self._dpi = dpi
         self._max_pages = max_pages
-        self._file: PdfFile | ImageFile | None = None
+        self._file: OpenedFile | None = None
 
     def answer(self, request: wire.Message) -> wire.Message:
         match request["do"]:
             case "open":
-                return self._open(Path(request["path"]), pdf=request["pdf"], language=request["language"])
+                return self._open(Path(request["path"]), media_type=request["media_type"], language=request["language"])
             case "page":
                 return self._page(request["number"], mode=Mode(request["mode"]))
             case _:
                 self._close()
                 return {}
 
-    def _open(self, path: Path, *, pdf: bool, language: str) -> wire.Message:
+    def _open(self, path: Path, *, media_type: str, language: str) -> wire.Message:
         self._close()
         if path.stat().st_size == 0:
             raise DocumentFault("empty", "The file is empty: nothing to read.")
-        file: PdfFile | ImageFile
-        if pdf:
-            file = PdfFile(path, engine=self._engine, fence=self._fence, language=language, dpi=self._dpi)
-        else:
-            file = ImageFile(path, engine=self._engine, language=language, max_pages=self._max_pages)
+        file = self._opened(path, media_type=media_type, language=language)
         if file.page_count > self._max_pages:
             file.close()
-            raise DocumentFault(
-                "too_many_pages", f"A file may have {self._max_pages} pages: split it and upload the parts."
-            )
+            raise too_many_pages(self._max_pages)
         self._file = file
-        return {"page_count": file.page_count, "warnings": wire.packed_warnings(file.warnings)}
+        return {
+            "page_count": file.page_count,
+            "warnings": wire.packed_warnings(file.warnings),
+            # Text formats were read whole: to open them in another child would only cost time.
+            "shared": media_type == PDF or media_type in IMAGES,
+        }
+
+    def _opened(self, path: Path, *, media_type: str, language: str) -> OpenedFile:
+        if media_type == PDF:
+            return PdfFile(path, engine=self._engine, fence=self._fence, language=language, dpi=self._dpi)
+        if media_type in IMAGES:
+            return ImageFile(path, engine=self._engine, language=language, max_pages=self._max_pages)
+        # Most children never see one.
+        from app.adapters.ocr.text.file import TextFile
+
+        return TextFile(path, media_type=media_type, language=language, max_pages=self._max_pages)
 
     def _page(self, number: int, *, mode: Mode) -> wire.Message:
         if self._file is None:

@@ -1,4 +1,4 @@
-"""An image file, frame by frame: only TIFF has pages, of an animation the first frame counts.
+"""An image file, frame by frame: only TIFF has pages, of an animation or a burst the first frame counts.
 
 Points come from the file's dpi where it is credible (70 to 1200), else 200 dpi are assumed: a letter scanned at
 200 dpi is the commonest file without one, and nothing but the size in points depends on it.
@@ -10,22 +10,25 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import AvifImagePlugin, ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from app.adapters.ocr.engine import Engine
 from app.adapters.ocr.geometry import MAX_PIXELS, MAX_SIDE, POINTS_PER_INCH, check_pixels, too_many_pixels
 from app.adapters.ocr.scan import read_scan
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source
-from app.domain.warnings import DocumentWarning
+from app.domain.warnings import DocumentWarning, WarningCode
 from app.ports.ocr import Mode
 
 ASSUMED_DPI = 200
 _CREDIBLE_DPI = (70, 1200)
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "GIF", "BMP")
+_BOXED_FORMATS = ("HEIF", "AVIF")
 _TURNS = {3: 180, 4: 180, 5: 90, 6: 90, 7: 270, 8: 270}
 """EXIF orientation → degrees clockwise (mirrored ones by the turn that remains)."""
 _UNEVEN = 1.3
@@ -42,10 +45,11 @@ _BLAMED_ON_THE_FILE = (
     LookupError,
     EOFError,
     OverflowError,
+    RuntimeError,
     struct.error,
     zlib.error,
 )
-"""What Pillow's decoders were seen to raise on damaged files, besides OSError without an errno."""
+"""What Pillow's decoders, and libheif's, were seen to raise on damaged files, besides OSError without an errno."""
 
 
 class ImageFile:
@@ -58,9 +62,11 @@ class ImageFile:
         self._stream = path.open("rb")
         Image.MAX_IMAGE_PIXELS = MAX_PIXELS
         try:
-            with _faults(), Image.open(self._stream, formats=_FORMATS) as image:
+            self._formats = _formats(self._stream)
+            with _faults(), Image.open(self._stream, formats=self._formats) as image:
                 check_pixels(width=image.width, height=image.height)
                 self.page_count = _frames(image, most=max_pages)
+                self._page_warnings = _warnings(image)
         except BaseException:
             self._stream.close()
             raise
@@ -68,10 +74,11 @@ class ImageFile:
     def read(self, number: int, *, mode: Mode) -> Page:
         self._stream.seek(0)
         # Opened anew for each page: what loading turned or dropped stays out of the next, and memory comes free.
-        with _faults(), Image.open(self._stream, formats=_FORMATS) as stored:
+        with _faults(), Image.open(self._stream, formats=self._formats) as stored:
             if self.page_count > 1:
                 stored.seek(number - 1)
             check_pixels(width=stored.width, height=stored.height)
+            # HEIF is turned by its container as it is decoded; its EXIF then says that nothing is left to turn.
             rotation = _TURNS.get(stored.getexif().get(ExifTags.Base.Orientation, 1), 0)
             told = _resolution(stored, sideways=rotation in {90, 270})
             image = ImageOps.exif_transpose(stored)
@@ -79,7 +86,7 @@ class ImageFile:
         size = (image.width / dpi[0] * POINTS_PER_INCH, image.height / dpi[1] * POINTS_PER_INCH)
         if mode is Mode.SKIP:
             return self._unread(number, size=size, rotation=rotation)
-        return read_scan(
+        page = read_scan(
             self._engine,
             _evened(_grey(image), dpi),
             number=number,
@@ -88,6 +95,7 @@ class ImageFile:
             language=self._language,
             dpi=_looked_at(image, told),
         )
+        return replace(page, warnings=(*page.warnings, *self._page_warnings))
 
     def close(self) -> None:
         self._stream.close()
@@ -102,6 +110,7 @@ class ImageFile:
             height=round(size[1], 2),
             rotation=rotation,
             language=self._language,
+            warnings=self._page_warnings,
         )
 
 
@@ -125,6 +134,30 @@ def _faults() -> Iterator[None]:
 
 def _damaged() -> DocumentFault:
     return DocumentFault("corrupt", "The image is damaged: save it anew and upload it again.")
+
+
+def _formats(stream: BinaryIO) -> tuple[str, ...]:
+    is_boxed = stream.read(8)[4:] == b"ftyp"
+    stream.seek(0)
+    if not is_boxed:
+        return _FORMATS
+    # Most children never see one.
+    import pi_heif
+
+    pi_heif.register_heif_opener(decode_threads=1, thumbnails=False, depth_images=False, aux_images=False)
+    AvifImagePlugin.DEFAULT_MAX_THREADS = 1
+    return _BOXED_FORMATS
+
+
+def _warnings(image: Image.Image) -> tuple[WarningCode, ...]:
+    if image.format == "TIFF":
+        return ()
+    try:
+        is_animated = getattr(image, "is_animated", False)
+    except (*_BLAMED_ON_THE_FILE, OSError):
+        # There is a second frame, and it is damaged: nothing to us.
+        is_animated = True
+    return (WarningCode.ANIMATION_FIRST_FRAME,) if is_animated else ()
 
 
 def _frames(image: Image.Image, *, most: int) -> int:

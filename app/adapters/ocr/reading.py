@@ -27,6 +27,8 @@ class Reading:
         self._own = Desk(seat, opening=opening, timeout=timeout)
         self._helpers: list[Desk] = []
         self._working: dict[Work, Desk] = {}
+        self._is_shared = False
+        """Whether it is worth opening in several children."""
         self.page_count = 0
         self.warnings: Sequence[DocumentWarning] = ()
 
@@ -34,6 +36,7 @@ class Reading:
         opened = await self._own.open()
         self.page_count = opened["page_count"]
         self.warnings = wire.unpacked_warnings(opened["warnings"])
+        self._is_shared = opened["shared"]
 
     async def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | Unreadable]:
         everything = range(1, self.page_count + 1)
@@ -67,7 +70,7 @@ class Reading:
                 self._start(helper, waiting)
             else:
                 await self._dismiss(helper)
-        while waiting and (seat := await self._pool.spare()):
+        while waiting and self._is_shared and (seat := await self._pool.spare()):
             helper = Desk(seat, opening=self._opening, timeout=self._timeout)
             self._helpers.append(helper)
             self._start(helper, waiting)

@@ -12,10 +12,8 @@ from app.adapters.ocr.engines import memory_bytes as memory_bytes_of
 from app.adapters.ocr.pool import Pool
 from app.adapters.ocr.reading import Reading
 from app.domain.errors import DocumentFault
+from app.domain.media import LOCKED, NAMES, SUPPORTED
 from app.ports.ocr import Mode, OpenFile
-
-PDF = "application/pdf"
-IMAGES = frozenset({"image/png", "image/jpeg", "image/tiff", "image/webp", "image/gif", "image/bmp"})
 
 _NOT_LANGUAGES = frozenset({"osd", "equ"})
 """Models for orientation and formulas; Tesseract crashes when asked to read with one."""
@@ -83,8 +81,8 @@ class ProcessRecognizer:
                 await reading.close()
 
     def _check(self, media_type: str, language: str) -> None:
-        if media_type != PDF and media_type not in IMAGES:
-            raise DocumentFault("unsupported", "Only PDF, PNG, JPEG, TIFF, WebP, GIF and BMP can be read.")
+        if media_type not in NAMES and media_type != LOCKED:
+            raise DocumentFault("unsupported", f"This type of file can't be read: send {SUPPORTED}.")
         if not set(language.split("+")) <= self._languages:
             installed = ", ".join(sorted(self._languages)) or "none"
             raise DocumentFault("unsupported", f"No such language is installed; there are: {installed}.")
@@ -92,7 +90,7 @@ class ProcessRecognizer:
 
 def _opening(path: Path, *, media_type: str, language: str) -> wire.Message:
     # Absolute: the child's working directory is another.
-    return {"do": "open", "path": str(path.absolute()), "pdf": media_type == PDF, "language": language}
+    return {"do": "open", "path": str(path.absolute()), "media_type": media_type, "language": language}
 
 
 def _installed(folder: Path) -> frozenset[str]:
