@@ -1,12 +1,14 @@
 """In which order lines are read: tables by rows, columns one after the other, whatever an engine took them for."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from app.adapters.ocr.engine import Found
 from app.adapters.ocr.geometry import quarter_turned, turned_size
-from app.adapters.ocr.layout import Line, Region, lines_of, numbered
-from app.adapters.ocr.order import in_columns
+from app.adapters.ocr.layout import Line, Region, lines_of, numbered, trimmed
+from app.adapters.ocr.order import in_columns, in_reading_order
 from app.adapters.ocr.rows import by_rows
 from app.adapters.ocr.strips import Letter, Strip, words_of
 
@@ -86,6 +88,22 @@ def test_columns_end_where_a_line_spans_them() -> None:
 def test_pieces_of_one_line_are_joined_and_neighbouring_columns_are_not() -> None:
     assert read(in_columns([line("of one", 67, 1), line("pieces", 0, 0)])) == ["pieces of one"]
     assert len(in_columns([line("apart", 100, 0), line("far", 0, 0)])) == 2
+
+
+def test_a_word_with_the_height_of_its_row_gets_that_of_its_line() -> None:
+    low, tall, high = line("low tall high", 0, 20)
+    tall = replace(tall, box=(40, 5, 80, 60))
+    assert [word.box[1::2] for word in trimmed([low, tall, high])] == [(20, 40)] * 3
+    initial = replace(low, box=(0, 20, 30, 90))
+    assert trimmed([initial, tall, high])[0] == initial
+
+
+def test_labels_and_figures_alone_are_read_by_the_rows_of_the_page() -> None:
+    labels = ("Total", "Cash", "Change given", "VAT")
+    pieces = [line(text, 0, 90 * row) for row, text in enumerate(labels)]
+    pieces += [line("9.00", 300, 90 * row + 3) for row in range(4)]
+    assert read(in_reading_order(pieces[::-1])) == [f"{label} 9.00" for label in labels]
+    assert in_reading_order([]) == []
 
 
 def test_a_page_without_lines_has_no_order() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from statistics import median
 
 from app.adapters.ocr.engine import Found
 from app.adapters.ocr.geometry import Box, around
@@ -12,6 +13,9 @@ Paragraph = Sequence[Line]
 Region = Sequence[Paragraph]
 """A column, or what an engine took for one."""
 
+_PLAY = 0.15
+"""Of the height of a line's words: a bracket stands out by less."""
+
 
 def box_of(line: Line) -> Box:
     return around([word.box for word in line])
@@ -19,6 +23,21 @@ def box_of(line: Line) -> Box:
 
 def lines_of(region: Region) -> list[Line]:
     return [line for paragraph in region for line in paragraph]
+
+
+def trimmed(line: Line) -> Line:
+    """With the words that stand out above and below, brought to the height of the others.
+
+    Of words that it has not cut into letters Tesseract tells the height of the row, which may be three times theirs.
+    """
+    top, bottom = median(word.box[1] for word in line), median(word.box[3] for word in line)
+    play = _PLAY * (bottom - top)
+    return [
+        replace(word, box=(word.box[0], top, word.box[2], bottom))
+        if word.box[1] < top - play and word.box[3] > bottom + play
+        else word
+        for word in line
+    ]
 
 
 def numbered(regions: Iterable[Region]) -> list[Found]:

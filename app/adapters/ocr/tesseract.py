@@ -12,7 +12,7 @@ from PIL import Image
 
 from app.adapters.ocr.engine import Finer, Found
 from app.adapters.ocr.geometry import quarter_turned, turned_size
-from app.adapters.ocr.layout import Region, numbered
+from app.adapters.ocr.layout import Region, numbered, trimmed
 from app.adapters.ocr.rows import by_rows
 from app.adapters.ocr.scrub import scrubbed
 
@@ -86,10 +86,8 @@ def _quarters(api: tesserocr.PyTessBaseAPI) -> int:
 
 def _in_rows(regions: list[Region], *, quarters: int, size: tuple[int, int]) -> list[Found]:
     """In reading order; rows are rows on the upright page, whichever way the picture shows it."""
-    if not quarters:
-        return numbered(by_rows(regions))
-    upright = [
-        [[[_turned(word, quarters, size) for word in line] for line in paragraph] for paragraph in region]
+    upright: list[Region] = [
+        [[trimmed([_turned(word, quarters, size) for word in line]) for line in paragraph] for paragraph in region]
         for region in regions
     ]
     back, turned = 4 - quarters, turned_size(size, quarters=quarters)
