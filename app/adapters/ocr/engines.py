@@ -7,6 +7,7 @@ from app.adapters.ocr.auto import Auto
 from app.adapters.ocr.engine import Engine
 from app.adapters.ocr.second_look import SecondLook
 from app.adapters.ocr.tesseract import Tesseract
+from app.adapters.ocr.upside_down import UpsideDown
 
 MEMORY_BYTES = 1536 * 1024 * 1024
 RAPID_MEMORY_BYTES = 3 * 1024**3
@@ -32,7 +33,7 @@ def _tesseract(tessdata: Path, warm: list[str]) -> SecondLook:
     engine = Tesseract(tessdata=tessdata)
     for language in warm:
         engine.load(language)
-    return SecondLook(engine)
+    return SecondLook(UpsideDown(engine))
 
 
 def _rapid() -> rapid.Rapid:
