@@ -13,7 +13,7 @@ from app.telemetry import Metrics
 from app.web import errors
 from app.web.pace import Pace
 from app.web.requests import Requests
-from app.web.routes import documents, health, jobs, me
+from app.web.routes import documents, health, jobs, me, outputs
 
 DESCRIPTION = "Upload a document, get its text. No accepted job is ever lost."
 
@@ -46,6 +46,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(health.router)
     if serves:
         app.include_router(documents.router)
+        app.include_router(outputs.router)
         app.include_router(jobs.router)
         app.include_router(me.router)
     errors.install(app)
@@ -55,6 +56,7 @@ def create_app(settings: Settings) -> FastAPI:
             allow_origins=settings.cors_origins,
             allow_methods=["*"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Prefer", "X-Request-ID"],
+            expose_headers=["Content-Disposition", "ETag", "X-Request-ID"],
         )
     app.add_middleware(Pace, patience=settings.client_patience_seconds)
     app.add_middleware(Requests, metrics=metrics)

@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
+from app.copies import remove_abandoned
 from app.domain.lanes import LANE_OF_KIND, Lane
 from app.domain.tenants import Allowance
-from app.handlers.copies import remove_abandoned
 from app.handlers.ocr import OcrHandler
 from app.handlers.selftest import SelftestHandler
 from app.ports.doorbell import Doorbell
@@ -19,16 +19,19 @@ from app.services.documents import Documents
 from app.services.erasure import Erasure
 from app.services.execution import Execution
 from app.services.jobs import Jobs
+from app.services.outputs import Outputs
 from app.services.purging import Purging
 from app.services.rates import Rates
+from app.services.renditions import Renditions
 from app.services.ringing import Ringing
 from app.services.settling import Settling
 from app.services.sweeping import Sweeping
 from app.services.tenants import Tenants
+from app.services.turns import Turns
 from app.services.uploads import Uploads
 from app.settings import Role, Settings
 from app.telemetry import Metrics
-from app.wiring import Store, open_blobs, open_doorbells, open_recognizer, open_store, open_tokens
+from app.wiring import Store, open_blobs, open_doorbells, open_recognizer, open_renderer, open_store, open_tokens
 from app.worker.consumer import Consumer
 from app.worker.heart import Heart
 from app.worker.worker import Worker
@@ -44,6 +47,8 @@ class Runtime:
     rates: Rates
     uploads: Uploads
     documents: Documents
+    outputs: Outputs
+    renditions: Renditions
     jobs: Jobs
     sweeping: Sweeping
     sweeps: Sweeps
@@ -66,6 +71,7 @@ async def open_runtime(
         blobs = await open_blobs(settings, stack)
         recognizer = await open_recognizer(settings, stack)
         ringing = Ringing(doorbells, metrics)
+        remove_abandoned()
         stopping = asyncio.Event()
         sweeping = Sweeping(sweeps=store.sweeps, ringing=ringing, metrics=metrics)
         documents = Documents(database=store.database, blobs=blobs)
@@ -96,6 +102,13 @@ async def open_runtime(
                 languages=recognizer.languages,
             ),
             documents=documents,
+            outputs=Outputs(database=store.database, blobs=blobs),
+            renditions=Renditions(
+                database=store.database,
+                blobs=blobs,
+                renderer=open_renderer(settings, stack),
+                turns=Turns(at_once=settings.renderers),
+            ),
             jobs=Jobs(database=store.database, ringing=ringing, languages=recognizer.languages, stopping=stopping),
             stopping=stopping,
             sweeping=sweeping,
@@ -140,7 +153,6 @@ def _worker(
     metrics: Metrics,
     handlers: Sequence[Handler],
 ) -> Worker:
-    remove_abandoned()
     execution = Execution(
         database=store.database,
         leases=store.leases,

@@ -120,6 +120,9 @@ class Settings(BaseSettings):
         None, ge=2**28, description="Of one reader process. Default: 1.5 GiB, with RapidOCR 3 GiB."
     )
     ocr_page_seconds: int = Field(60, ge=1, le=3_600, description="For one page, before its reader is killed.")
+    renderers: int = Field(
+        2, ge=1, le=64, description="Processes for page images and searchable PDFs, at most; they come when asked for."
+    )
     tessdata: Path | None = Field(None, description="Folder of Tesseract's language models. Default: the installed.")
     pg_bin: Path | None = Field(None, description="`bin` folder of another Postgres for the embedded server.")
     pg_user: str | None = Field(None, description="The account that runs the embedded server when started by root.")

@@ -17,8 +17,9 @@ from app.adapters.memory.doorbell import MemoryDoorbell
 from app.adapters.memory.leases import MemoryLeases
 from app.adapters.memory.store import MemoryStore
 from app.adapters.memory.sweeps import MemorySweeps
-from app.adapters.ocr.null import NullRecognizer
+from app.adapters.ocr.null import NullRecognizer, NullRenderer
 from app.adapters.ocr.recognizer import ProcessRecognizer
+from app.adapters.ocr.renderer import ProcessRenderer
 from app.adapters.postgres.database import PostgresDatabase
 from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine
@@ -36,6 +37,7 @@ from app.ports.database import Database
 from app.ports.doorbell import Doorbell
 from app.ports.leases import Leases
 from app.ports.ocr import Recognizer
+from app.ports.renderer import Renderer
 from app.ports.sweeps import Sweeps
 from app.ports.tokens import Tokens
 from app.settings import Role, Settings
@@ -213,6 +215,19 @@ async def open_recognizer(settings: Settings, stack: AsyncExitStack) -> Recogniz
         stack.push_async_callback(recognizer.close)
         await recognizer.start()
     return recognizer
+
+
+def open_renderer(settings: Settings, stack: AsyncExitStack) -> Renderer:
+    """It starts no process until it is asked: in a worker it costs nothing."""
+    if settings.ocr == "null":
+        return NullRenderer()
+    renderer = ProcessRenderer(
+        children=settings.renderers,
+        memory_bytes=settings.ocr_memory_bytes,
+        timeout=settings.ocr_page_timeout,
+        max_pages=settings.max_pages,
+    )
+    return _closing(renderer, stack)
 
 
 def _engine(settings: Settings, stack: AsyncExitStack, *, pool_size: int, name: str) -> Engine:

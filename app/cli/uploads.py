@@ -37,9 +37,8 @@ def upload(
 
     The API key is DAIRA_API_KEY, or that of the running `daira up`.
 
-    \b
-    daira upload --wait scan.pdf
-    daira upload --json *.pdf | jq .id
+    - `daira upload --wait scan.pdf`
+    - `daira upload --json *.pdf | jq .id`
     """
     address = addresses.find(url=url, api_key=None, data_dir=data_dir)
     requests = [{"kind": kind} for kind in job] if job else None

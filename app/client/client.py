@@ -1,14 +1,19 @@
 """A thin client of the HTTP API: methods are named after the routes, faults carry the server's own words."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import unquote
 
 import httpx
 
 CHUNK = 256 * 1024
+_UNHURRIED = httpx.Timeout(30, read=600)
+_FILENAME = re.compile(r"filename\*=UTF-8''([^;\s]+)")
 
 
 class ApiFault(Exception):
@@ -66,6 +71,15 @@ class Client:
     def text(self, document_id: str) -> str:
         return self._checked(self._http.get(f"/v1/documents/{document_id}/text")).text
 
+    @contextmanager
+    def download(self, document_id: str, what: str) -> Iterator["Download"]:
+        """One of the document's outputs, for as long as the context is open; `what` is the end of its route."""
+        # A searchable PDF is made when it is asked for, and that may take its time.
+        with self._http.stream("GET", f"/v1/documents/{document_id}/{what}", timeout=_UNHURRIED) as response:
+            if not response.is_success:
+                response.read()
+            yield Download(self._checked(response))
+
     def job(self, job_id: str, *, wait: float = 0) -> dict[str, Any]:
         """The job; waits up to `wait` seconds (60 at most) for its end."""
         return self._json(self._http.get(f"/v1/jobs/{job_id}", params={"wait": wait}))
@@ -90,6 +104,21 @@ class Client:
         except (ValueError, KeyError, TypeError):
             code, detail = "unexpected", f"an answer that is not Daira's: is {response.url} the right address?"
         raise ApiFault(status=response.status_code, code=code, detail=detail)
+
+
+class Download:
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+        length = response.headers.get("Content-Length")
+        self.size = int(length) if length else None
+        """Bytes; None where the server does not know them ahead."""
+        told = _FILENAME.search(response.headers.get("Content-Disposition", ""))
+        self.filename = unquote(told[1]) if told else None
+        """As the server says: it may be anything."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """Raises httpx.RemoteProtocolError where the server broke off."""
+        return self._response.iter_bytes(CHUNK)
 
 
 def _counted(stream: Any, sent: Callable[[int], object]) -> Iterator[bytes]:

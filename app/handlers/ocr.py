@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
+from app.copies import local_copy
 from app.domain.documents import Document, blob_key
 from app.domain.errors import DocumentFault, NotFound
 from app.domain.ids import DocumentId
@@ -15,7 +16,6 @@ from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome
 from app.domain.pages import Page, chosen
 from app.domain.warnings import of_pages
-from app.handlers.copies import local_copy
 from app.handlers.drafting import Drafting
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx

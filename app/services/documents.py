@@ -28,7 +28,7 @@ class Documents:
 
     async def get(self, tenant_id: TenantId, document_id: DocumentId) -> Listed:
         async with self.database.begin(tenant_id) as tx:
-            document = await _existing(tx, document_id)
+            document = await existing(tx, document_id)
             return Listed(document=document, jobs=await tx.jobs.newest(document_ids=[document_id]))
 
     async def newest(
@@ -58,14 +58,14 @@ class Documents:
         ]
 
     async def pages(self, tenant_id: TenantId, document_id: DocumentId) -> list[Page]:
-        """Without their words. Raises NotReady until the text is there, Conflict when it never will be."""
+        """Without their words."""
         async with self.database.begin(tenant_id) as tx:
-            await _ready(tx, document_id)
+            await ready(tx, document_id)
             return await tx.pages.all(document_id)
 
     async def page(self, tenant_id: TenantId, document_id: DocumentId, number: int) -> Page:
         async with self.database.begin(tenant_id) as tx:
-            await _ready(tx, document_id)
+            await ready(tx, document_id)
             # A store's integer has an end, a caller's has none.
             page = await tx.pages.get(document_id, number) if 0 < number <= LAST_PAGE else None
         if page is None:
@@ -86,18 +86,19 @@ class Documents:
             raise NotFound("there is no such document")
 
 
-async def _existing(tx: Tx, document_id: DocumentId) -> Document:
+async def existing(tx: Tx, document_id: DocumentId) -> Document:
     document = await tx.documents.get(document_id)
     if document is None:
         raise NotFound("there is no such document")
     return document
 
 
-async def _ready(tx: Tx, document_id: DocumentId) -> None:
-    document = await _existing(tx, document_id)
+async def ready(tx: Tx, document_id: DocumentId) -> Document:
+    """Raises NotReady until the text is there, Conflict when it never will be."""
+    document = await existing(tx, document_id)
     match status(document, jobs := await tx.jobs.newest(document_ids=[document_id])):
         case DocumentStatus.READY:
-            return
+            return document
         case DocumentStatus.PROCESSING:
             raise NotReady("the text is not there yet: wait for the document's ocr job")
         case DocumentStatus.FAILED:

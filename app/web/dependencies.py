@@ -9,6 +9,8 @@ from app.domain.errors import NotFound
 from app.domain.ids import DocumentId, JobId
 from app.services.documents import Documents
 from app.services.jobs import Jobs
+from app.services.outputs import Outputs
+from app.services.renditions import Renditions
 from app.services.uploads import Uploads
 
 
@@ -20,6 +22,16 @@ def _documents(request: Request) -> Documents:
 def _jobs(request: Request) -> Jobs:
     jobs: Jobs = request.app.state.runtime.jobs
     return jobs
+
+
+def _outputs(request: Request) -> Outputs:
+    outputs: Outputs = request.app.state.runtime.outputs
+    return outputs
+
+
+def _renditions(request: Request) -> Renditions:
+    renditions: Renditions = request.app.state.runtime.renditions
+    return renditions
 
 
 def _uploads(request: Request) -> Uploads:
@@ -45,6 +57,8 @@ def _uuid(text: str, what: str) -> UUID:
 
 TheDocuments = Annotated[Documents, Depends(_documents)]
 TheJobs = Annotated[Jobs, Depends(_jobs)]
+TheOutputs = Annotated[Outputs, Depends(_outputs)]
+TheRenditions = Annotated[Renditions, Depends(_renditions)]
 TheUploads = Annotated[Uploads, Depends(_uploads)]
 ADocumentId = Annotated[DocumentId, Depends(_document_id)]
 AJobId = Annotated[JobId, Depends(_job_id)]

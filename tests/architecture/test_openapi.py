@@ -18,7 +18,11 @@ CONTRACT = {
     "GET /v1/documents/{}",
     "DELETE /v1/documents/{}",
     "GET /v1/documents/{}/content",
+    "HEAD /v1/documents/{}/content",
     "GET /v1/documents/{}/text",
+    "GET /v1/documents/{}/hocr",
+    "GET /v1/documents/{}/alto",
+    "GET /v1/documents/{}/markdown",
     "GET /v1/documents/{}/pages",
     "GET /v1/documents/{}/pages/{}",
     "GET /v1/documents/{}/pages/{}/image",
@@ -40,9 +44,6 @@ CONTRACT = {
 """The whole of it, whether there already or yet to come."""
 
 SERVED = CONTRACT - {
-    "GET /v1/documents/{}/content",
-    "GET /v1/documents/{}/pages/{}/image",
-    "GET /v1/documents/{}/searchable.pdf",
     "POST /v1/jobs/{}/retry",
     "GET /v1/jobs/{}/events",
     "GET /v1/events",

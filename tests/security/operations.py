@@ -21,6 +21,10 @@ PLAIN: dict[str, tuple[object, ...]] = {
     "language": ("eng",),
     "mode": ("auto",),
     "pages": ("1-3",),
+    "width": (None, 16),
+    "Range": ("bytes=0-3", "bytes=9999999-"),
+    "if-range": ('"nothing"',),
+    "if-none-match": ('"nothing"',),
 }
 """Parameters that name nothing of anybody's, with values to try; None leaves it out."""
 

@@ -101,8 +101,6 @@ THREATS = [
 WITHOUT_A_TEST = {
     11: "`Idempotency-Key` is not read yet",
     12: "`Idempotency-Key` is not read yet",
-    57: "documents can't be downloaded yet; every answer carries `nosniff` already",
-    58: "documents can't be downloaded yet: no route answers ranges",
     62: "there are no webhooks yet, and nothing fetches a URL of a tenant's",
     63: "there are no webhooks yet",
     64: "there are no webhooks yet",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.handlers.copies import PREFIX, local_copy, remove_abandoned
+from app.copies import PREFIX, local_copy, remove_abandoned
 
 
 async def content() -> AsyncIterator[bytes]:

@@ -20,6 +20,7 @@ from app.adapters.ocr.engines import opened
 from app.adapters.ocr.faults import too_many_pages
 from app.adapters.ocr.image import ImageFile
 from app.adapters.ocr.pdf import PdfFile
+from app.adapters.ocr.printing import REQUESTS, Printing
 from app.domain.errors import DocumentFault
 from app.domain.media import IMAGES, PDF
 from app.domain.pages import Page
@@ -42,12 +43,14 @@ class OpenedFile(Protocol):
 class Desk:
     """The one file that is open, and what it takes to read it."""
 
-    def __init__(self, *, engine: Engine, fence: Fence, dpi: int, max_pages: int) -> None:
+    def __init__(self, *, engine: Engine, fence: Fence, printing: Printing, dpi: int, max_pages: int) -> None:
         self._engine = engine
         self._fence = fence
+        self._printing = printing
         self._dpi = dpi
         self._max_pages = max_pages
         self._file: OpenedFile | None = None
+        self._path = Path()
 
     def answer(self, request: wire.Message) -> wire.Message:
         match request["do"]:
@@ -55,6 +58,8 @@ class Desk:
                 return self._open(Path(request["path"]), media_type=request["media_type"], language=request["language"])
             case "page":
                 return self._page(request["number"], mode=Mode(request["mode"]))
+            case do if do in REQUESTS:
+                return self._printing.answer(request, file=self._in_hand(), path=self._path)
             case _:
                 self._close()
                 return {}
@@ -67,7 +72,7 @@ class Desk:
         if file.page_count > self._max_pages:
             file.close()
             raise too_many_pages(self._max_pages)
-        self._file = file
+        self._file, self._path = file, path
         return {
             "page_count": file.page_count,
             "warnings": wire.packed_warnings(file.warnings),
@@ -86,11 +91,15 @@ class Desk:
         return TextFile(path, media_type=media_type, language=language, max_pages=self._max_pages)
 
     def _page(self, number: int, *, mode: Mode) -> wire.Message:
+        return {"page": wire.packed(self._in_hand().read(number, mode=mode))}
+
+    def _in_hand(self) -> OpenedFile:
         if self._file is None:
             raise RuntimeError("No file is open")
-        return {"page": wire.packed(self._file.read(number, mode=mode))}
+        return self._file
 
     def _close(self) -> None:
+        self._printing.clear()
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -101,8 +110,13 @@ def main() -> None:
     setup = json.loads(sys.argv[1])
     confine(parent=setup["parent"], memory_bytes=setup["memory_bytes"])
     engine = opened(setup["engine"], tessdata=Path(setup["tessdata"]), warm=setup["warm"])
-    fence = Fence(setup["pdf_cpu_seconds"])
-    desk = Desk(engine=engine, fence=fence, dpi=setup["dpi"], max_pages=setup["max_pages"])
+    desk = Desk(
+        engine=engine,
+        fence=Fence(setup["pdf_cpu_seconds"]),
+        printing=Printing(answers),
+        dpi=setup["dpi"],
+        max_pages=setup["max_pages"],
+    )
     _send(answers, {"ready": True})
     # Nothing of the above is garbage, and a page has thousands of words, none of them in a cycle.
     gc.freeze()

@@ -14,7 +14,7 @@ log = structlog.get_logger()
 
 READER_DIED = "reader_died"
 
-_OUT_OF_CPU = "SIGPROF"
+OUT_OF_CPU = "SIGPROF"
 """What a child's own fence ends it with."""
 _OUT_OF_MEMORY = "SIGABRT"
 """How C++ ends without memory. One that has read other files may have had less of it than there is."""
@@ -56,7 +56,7 @@ class Desk:
             return await self._answer(request)
         except ChildDied as death:
             log.warning(READER_DIED, how=death.how, on=what)
-            if death.how == _OUT_OF_CPU:
+            if death.how == OUT_OF_CPU:
                 # It would take as long again.
                 raise DocumentFault(
                     "timeout", f"Drawing {what} takes too much computing: simplify or split the document."

@@ -14,27 +14,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-from PIL import AvifImagePlugin, ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import AvifImagePlugin, ExifTags, Image, UnidentifiedImageError
 
 from app.adapters.ocr.engine import Engine
-from app.adapters.ocr.geometry import MAX_PIXELS, MAX_SIDE, POINTS_PER_INCH, check_pixels, too_many_pixels
+from app.adapters.ocr.frame import ASSUMED_DPI, Frame, rotation_of
+from app.adapters.ocr.geometry import MAX_PIXELS, check_pixels, too_many_pixels
+from app.adapters.ocr.pixels import evened, grey
 from app.adapters.ocr.scan import read_scan
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source
 from app.domain.warnings import DocumentWarning, WarningCode
 from app.ports.ocr import Mode
 
-ASSUMED_DPI = 200
 _CREDIBLE_DPI = (70, 1200)
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "GIF", "BMP")
 _BOXED_FORMATS = ("HEIF", "AVIF")
-_TURNS = {3: 180, 4: 180, 5: 90, 6: 90, 7: 270, 8: 270}
-"""EXIF orientation → degrees clockwise (mirrored ones by the turn that remains)."""
-_UNEVEN = 1.3
-"""Ratio of the two resolutions from which letters are too distorted to be read: fax has 204 x 98."""
-_ENOUGH = 20_000_000
-"""Pixels, A3 at 320 dpi: a letter of 47 million took Tesseract 14 s, was read no better, and noise took 31 s."""
 _LETTER = 3_870_000
 """Pixels of A4 at 200 dpi."""
 _BLAMED_ON_THE_FILE = (
@@ -72,6 +66,24 @@ class ImageFile:
             raise
 
     def read(self, number: int, *, mode: Mode) -> Page:
+        with self.frame(number) as frame:
+            image = frame.displayed()
+        if mode is Mode.SKIP:
+            return self._unread(number, size=frame.size, rotation=frame.rotation)
+        page = read_scan(
+            self._engine,
+            evened(grey(image), frame.dpi),
+            number=number,
+            size=frame.size,
+            rotation=frame.rotation,
+            language=self._language,
+            dpi=_looked_at(image, frame.told),
+        )
+        return replace(page, warnings=(*page.warnings, *self._page_warnings))
+
+    @contextmanager
+    def frame(self, number: int) -> Iterator[Frame]:
+        """Raises DocumentFault for what is found wrong within the context, too."""
         self._stream.seek(0)
         # Opened anew for each page: what loading turned or dropped stays out of the next, and memory comes free.
         with _faults(), Image.open(self._stream, formats=self._formats) as stored:
@@ -79,23 +91,11 @@ class ImageFile:
                 stored.seek(number - 1)
             check_pixels(width=stored.width, height=stored.height)
             # HEIF is turned by its container as it is decoded; its EXIF then says that nothing is left to turn.
-            rotation = _TURNS.get(stored.getexif().get(ExifTags.Base.Orientation, 1), 0)
-            told = _resolution(stored, sideways=rotation in {90, 270})
-            image = ImageOps.exif_transpose(stored)
-        dpi = told or (ASSUMED_DPI, ASSUMED_DPI)
-        size = (image.width / dpi[0] * POINTS_PER_INCH, image.height / dpi[1] * POINTS_PER_INCH)
-        if mode is Mode.SKIP:
-            return self._unread(number, size=size, rotation=rotation)
-        page = read_scan(
-            self._engine,
-            _evened(_grey(image), dpi),
-            number=number,
-            size=size,
-            rotation=rotation,
-            language=self._language,
-            dpi=_looked_at(image, told),
-        )
-        return replace(page, warnings=(*page.warnings, *self._page_warnings))
+            orientation = stored.getexif().get(ExifTags.Base.Orientation, 1)
+            orientation = orientation if orientation in range(1, 9) else 1
+            told = _resolution(stored, sideways=rotation_of(orientation) in {90, 270})
+            pixels = stored.size
+            yield Frame(image=stored, pixels=pixels, orientation=orientation, told=told, stream=self._stream)
 
     def close(self) -> None:
         self._stream.close()
@@ -192,39 +192,3 @@ def _looked_at(image: Image.Image, told: tuple[float, float] | None) -> int:
         return round(ASSUMED_DPI * max(1.0, math.sqrt(image.width * image.height / _LETTER)))
     # Screen resolutions say nothing of a scan's: told 96 dpi, Tesseract lost a tenth of a receipt's words.
     return max(round(max(told)), ASSUMED_DPI)
-
-
-def _grey(image: Image.Image) -> Image.Image:
-    if image.mode.startswith(("I", "F")):
-        return _eight_bit(image)
-    if not image.has_transparency_data:
-        return image.convert("L")
-    rgba = image.convert("RGBA")
-    on_white = _laid_on(rgba, "white")
-    low, high = on_white.getextrema()
-    # White letters on nothing would vanish on white.
-    return _laid_on(rgba, "black") if low == high else on_white
-
-
-def _laid_on(rgba: Image.Image, colour: str) -> Image.Image:
-    return Image.alpha_composite(Image.new("RGBA", rgba.size, colour), rgba).convert("L")
-
-
-def _eight_bit(image: Image.Image) -> Image.Image:
-    """Pillow's own conversion clips 16 bits to white."""
-    values = np.nan_to_num(np.asarray(image, dtype=np.float32))
-    low, high = float(values.min()), float(values.max())
-    if image.mode.startswith("I"):
-        low, high = 0.0, 65_535.0 if 255 < high <= 65_535 else max(high, 255.0)  # noqa: PLR2004 - 8 and 16 bit
-    scale = 255 / (high - low) if high > low else 1.0
-    return Image.fromarray(((values - low) * scale).clip(0, 255).astype(np.uint8))
-
-
-def _evened(image: Image.Image, dpi: tuple[float, float]) -> Image.Image:
-    """With square pixels, by enlarging the coarser axis, and no more of them than help."""
-    across, down = (max(dpi) / d if max(dpi) / min(dpi) >= _UNEVEN else 1.0 for d in dpi)
-    shrunk = min(1.0, math.sqrt(_ENOUGH / (image.width * across * image.height * down)))
-    size = (max(1, round(image.width * across * shrunk)), max(1, round(image.height * down * shrunk)))
-    if size == image.size or max(size) > MAX_SIDE:
-        return image
-    return image.resize(size, Image.Resampling.BICUBIC)

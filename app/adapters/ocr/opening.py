@@ -31,19 +31,19 @@ _FAULTS = {
 }
 
 
-def opened(path: Path) -> tuple[pypdfium2.PdfDocument, bool]:
-    """The document, and whether it had to be repaired.
+def opened(path: Path) -> tuple[pypdfium2.PdfDocument, bytes | None]:
+    """The document, and the bytes that it was repaired to, if it had to be.
 
     Raises DocumentFault (encrypted, corrupt, empty).
     """
     document = _loaded(path)
     if isinstance(document, pypdfium2.PdfDocument):
-        return document, False
+        return document, None
     refusal = document
     for content in _repaired(path) if refusal is not _Refusal.LOCKED else ():
         document = _loaded(content)
         if isinstance(document, pypdfium2.PdfDocument):
-            return document, True
+            return document, content
         # One that could be repaired far enough to ask for its password is not damaged.
         refusal = document if document is _Refusal.LOCKED else refusal
     raise DocumentFault(*_FAULTS[refusal])

@@ -18,6 +18,7 @@ from app.adapters.ocr.geometry import POINTS_PER_INCH, Box, render_dpi
 from app.adapters.ocr.hidden import sight
 from app.adapters.ocr.joining import joined, with_blocks, without_doubles
 from app.adapters.ocr.opening import opened
+from app.adapters.ocr.page_image import page_image
 from app.adapters.ocr.pictures import Pictures
 from app.adapters.ocr.regions import unread
 from app.adapters.ocr.rendering import rendered
@@ -53,9 +54,10 @@ class PdfFile:
         self._fonts = Fonts(self._engine, language=language)
         self._pictures = Pictures(self._engine, language=language)
         with self._fence.up():
-            self._document, repaired = opened(path)
+            self._document, self.repaired = opened(path)
+            """What the file had to be made of to be opened; None where it opened as it is."""
             self.page_count = len(self._document)
-            self.warnings = list(warnings_about(self._document, repaired=repaired))
+            self.warnings = list(warnings_about(self._document, repaired=self.repaired is not None))
 
     def read(self, number: int, *, mode: Mode) -> Page:
         try:
@@ -66,9 +68,19 @@ class PdfFile:
                 finally:
                     page.close()
         except pypdfium2.PdfiumError as error:
-            raise DocumentFault(
-                "corrupt", f"Page {number} is damaged: save the document anew and upload it again."
-            ) from error
+            raise _damaged_page(number) from error
+
+    def page_image(self, number: int, *, width: int) -> Image.Image:
+        """The page as a reader sees it, in colour."""
+        try:
+            with self._fence.up():
+                page = self._flattened(number)
+                try:
+                    return page_image(page, width=width)
+                finally:
+                    page.close()
+        except pypdfium2.PdfiumError as error:
+            raise _damaged_page(number) from error
 
     def close(self) -> None:
         self._document.close()
@@ -179,6 +191,10 @@ class _Unfenced:
 
         with self._fence.down():
             return self._engine.words(image, language=language, dpi=dpi, finer=fenced if finer is not None else None)
+
+
+def _damaged_page(number: int) -> DocumentFault:
+    return DocumentFault("corrupt", f"Page {number} is damaged: save the document anew and upload it again.")
 
 
 def _whole(page: pypdfium2.PdfPage) -> Box:

@@ -69,6 +69,11 @@ class Pool:
         while self._endings:
             await asyncio.wait(self._endings)
 
+    def dismiss_idle(self) -> None:
+        """End the children that nobody needs now."""
+        while self._idle:
+            self._idle.pop().kill()
+
     @asynccontextmanager
     async def seat(self) -> AsyncIterator[Seat]:
         """Waits for a seat. A child still at work when it is left is killed, others clear their desk."""

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -86,12 +86,17 @@ class ChildProcess:
             self.kill()
             raise
 
-    async def ask(self, request: wire.Message, *, within: timedelta) -> wire.Message:
-        """Raises ChildDied, ChildFailed, TimeoutError. Unless it answered, the child is dead afterwards."""
+    async def ask(
+        self, request: wire.Message, *, within: timedelta, take: Callable[[bytes], object] | None = None
+    ) -> wire.Message:
+        """Raises ChildDied, ChildFailed, TimeoutError. Unless it answered, the child is dead afterwards.
+
+        `take` gets the bytes that come ahead of the answer, chunk by chunk; what it raises ends the child, too.
+        """
         self.is_busy = True
         try:
             async with asyncio.timeout(within.total_seconds()):
-                answer = await self._exchange(request)
+                answer = await self._exchange(request, take)
         except BaseException:
             self.kill()
             raise
@@ -110,12 +115,16 @@ class ChildProcess:
         await self._process.wait()
         await self._draining
 
-    async def _exchange(self, request: wire.Message) -> wire.Message:
+    async def _exchange(self, request: wire.Message, take: Callable[[bytes], object] | None) -> wire.Message:
         try:
-            stdin = _opened(self._process.stdin)
+            stdin, stdout = _opened(self._process.stdin), _opened(self._process.stdout)
             stdin.write(wire.framed(request))
             await stdin.drain()
-            return await wire.received(_opened(self._process.stdout))
+            answer = await wire.received(stdout)
+            while take and wire.BYTES in answer:
+                take(await wire.received_bytes(stdout, answer))
+                answer = await wire.received(stdout)
+            return answer
         except (asyncio.IncompleteReadError, ConnectionError, ValueError, TypeError) as error:
             self.kill()
             await self._process.wait()

@@ -10,6 +10,8 @@ from app.domain.pages import Page, Source, Word
 from app.domain.warnings import DocumentWarning, WarningCode
 
 Message = dict[str, Any]
+BYTES = "bytes"
+"""The name of a message that bytes follow: a part of an answer that is still to come."""
 
 _LENGTH = struct.Struct(">I")
 _LONGEST = 64 * 1024 * 1024
@@ -21,12 +23,24 @@ def framed(message: Message) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
+def framed_bytes(content: bytes) -> bytes:
+    """A message that tells a length, and as many bytes after it, as they are."""
+    return framed({BYTES: len(content)}) + content
+
+
 async def received(stream: StreamReader) -> Message:
     """Raises asyncio.IncompleteReadError at the end of the stream, ValueError for what is no message."""
     (length,) = _LENGTH.unpack(await stream.readexactly(_LENGTH.size))
     if length > _LONGEST:
         raise ValueError("A message longer than any page")
     return _decoded(await stream.readexactly(length))
+
+
+async def received_bytes(stream: StreamReader, announced: Message) -> bytes:
+    """Those that a message told of. Raises as `received`."""
+    if not 0 <= announced[BYTES] <= _LONGEST:
+        raise ValueError("A chunk longer than any")
+    return await stream.readexactly(announced[BYTES])
 
 
 def read(stream: BinaryIO) -> Message | None:

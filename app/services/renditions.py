@@ -1,0 +1,86 @@
+"""What is made of a document when it is asked for: pages to look at, a searchable copy."""
+
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import IO
+
+from app.domain.documents import Document
+from app.domain.errors import Conflict, DocumentFault
+from app.ports.blobs import Blobs
+from app.ports.database import Database
+from app.ports.renderer import Renderer
+from app.services import originals
+from app.services.pages import in_batches
+from app.services.turns import Turns
+
+IN_MEMORY = 1 << 20
+"""Bytes; a larger result waits on disk for who asked for it, who may be slow."""
+
+
+class Rendition:
+    """A result, to be closed by whoever got it."""
+
+    def __init__(self, file: IO[bytes], *, leave: Callable[[], None]) -> None:
+        self.file = file
+        self.size = file.tell()
+        self._leave: Callable[[], None] | None = leave
+        file.seek(0)
+
+    def close(self) -> None:
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            self.file.close()
+            leave()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renditions:
+    """Raises Conflict where nothing can be made of the document, TooMany and Unavailable where too much is asked."""
+
+    database: Database
+    blobs: Blobs
+    renderer: Renderer
+    turns: Turns
+
+    def page_image_tag(self, document: Document, number: int, *, width: int) -> str:
+        """Another one for other bytes."""
+        return f"{document.sha256[:32]}-{number}-{width}-{self.renderer.version}"
+
+    async def page_image(self, document: Document, number: int, *, width: int) -> Rendition:
+        """A PNG. Raises NotFound where the document has no such page."""
+        content, media_type = originals.whole(self.blobs, document), document.media_type
+        return await self._made(
+            document,
+            lambda into: self.renderer.page_image(
+                content, media_type=media_type, number=number, width=width, into=into
+            ),
+        )
+
+    async def searchable(self, document: Document) -> Rendition:
+        """A PDF. The document's text must be there."""
+        content, media_type = originals.whole(self.blobs, document), document.media_type
+        pages = in_batches(self.database, document)
+
+        async def write(into: IO[bytes]) -> None:
+            await self.renderer.searchable(content, media_type=media_type, pages=pages, into=into)
+
+        return await self._made(document, write)
+
+    async def _made(self, document: Document, make: Callable[[IO[bytes]], Awaitable[None]]) -> Rendition:
+        if not self.renderer.renders(document.media_type):
+            raise Conflict(f"a document of the type {document.media_type} has text, but no pages that could be shown")
+        tenant_id = document.tenant_id
+        self.turns.enter(tenant_id)
+        # The result outlives the turn: a slow reader of it keeps nobody waiting.
+        file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 - closed with the rendition
+        try:
+            async with self.turns.turn(tenant_id):
+                await make(file)
+        except BaseException as error:
+            file.close()
+            self.turns.leave(tenant_id)
+            if isinstance(error, DocumentFault):
+                raise Conflict(f"the document can't be shown ({error.code}): {error}") from error
+            raise
+        return Rendition(file, leave=lambda: self.turns.leave(tenant_id))

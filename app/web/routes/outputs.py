@@ -1,0 +1,147 @@
+"""What a document is handed out as: the file itself, images of its pages, and its text in other forms."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from app.domain.documents import Document
+from app.domain.formats import ALTO, HOCR, MARKDOWN, Format
+from app.domain.ids import DocumentId, TenantId
+from app.services.outputs import Outputs
+from app.web.callers import Reader
+from app.web.dependencies import ADocumentId, TheOutputs, TheRenditions
+from app.web.downloads import KEPT, QUIET, REVALIDATED, Delivery, attachment, begun, matches, renamed
+from app.web.leaving import unless_gone
+from app.web.ranges import Range, chosen
+
+router = APIRouter(prefix="/v1/documents/{document_id}", tags=["outputs"])
+
+IfNoneMatch = Annotated[str | None, Header(description="An ETag: 304 where it is still the document's.")]
+Width = Annotated[int, Query(ge=16, le=4000, description="Pixels; a page that is very long may be shown smaller.")]
+
+
+def _gives(media_type: str, description: str) -> dict[int | str, dict[str, Any]]:
+    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+    return {200: {"description": description, "content": content}}
+
+
+@router.get(
+    "/content",
+    response_class=StreamingResponse,
+    responses=_gives("application/octet-stream", "The bytes.")
+    | {206: {"description": "A range of them."}, 304: {"description": "Unchanged."}, 416: {"description": "No range."}},
+)
+async def content(
+    tenant_id: Reader,
+    document_id: ADocumentId,
+    outputs: TheOutputs,
+    range_: Annotated[str | None, Header(alias="Range", description="One range of bytes, `bytes=0-99`.")] = None,
+    if_range: Annotated[str | None, Header(description="An ETag: the range where it matches, else all.")] = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """The original, byte for byte."""
+    document = await outputs.document(tenant_id, document_id)
+    headers = _of_original(document)
+    if matches(if_none_match, document.sha256):
+        return Response(status_code=304, headers=headers)
+    asked = range_ if if_range in {None, headers["ETag"]} else None
+    part = chosen(asked, size=document.size)
+    if part is None:
+        return await _all(outputs, document, headers)
+    return await _part(outputs, document, part, headers)
+
+
+@router.head("/content", responses={200: {"description": "As GET, without the bytes."}})
+async def content_head(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
+    """What GET would say of the original."""
+    document = await outputs.document(tenant_id, document_id)
+    sized = {"Content-Length": str(document.size)}
+    return Response(headers=_of_original(document) | sized, media_type=document.media_type)
+
+
+@router.get(
+    "/pages/{number}/image", response_class=StreamingResponse, responses=_gives("image/png", "The page as displayed.")
+)
+async def page_image(
+    request: Request,
+    tenant_id: Reader,
+    document_id: ADocumentId,
+    number: int,
+    outputs: TheOutputs,
+    renditions: TheRenditions,
+    width: Width = 1000,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """A PNG of a page as displayed: turned and cropped, as its words' boxes have it. It needs no text."""
+    document = await outputs.document(tenant_id, document_id)
+    tag = renditions.page_image_tag(document, number, width=width)
+    headers = {"ETag": f'"{tag}"', "Cache-Control": KEPT, **QUIET}
+    if matches(if_none_match, tag):
+        return Response(status_code=304, headers=headers)
+    image = await unless_gone(request, renditions.page_image(document, number, width=width))
+    return Delivery(image, media_type="image/png", headers=headers)
+
+
+@router.get(
+    "/searchable.pdf",
+    response_class=StreamingResponse,
+    responses=_gives("application/pdf", "The pages with an invisible text layer."),
+)
+async def searchable_pdf(
+    request: Request, tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs, renditions: TheRenditions
+) -> Response:
+    """The document as a PDF that looks the same and can be searched: what was recognised lies invisibly on the ink."""
+    document = await outputs.read_document(tenant_id, document_id)
+    copy = await unless_gone(request, renditions.searchable(document))
+    disposition = attachment(renamed(document.filename, ".searchable.pdf"))
+    return Delivery(copy, media_type="application/pdf", headers={"Content-Disposition": disposition, **QUIET})
+
+
+@router.get("/hocr", response_class=StreamingResponse, responses=_gives("text/html", "hOCR."))
+async def hocr(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
+    """The text as hOCR: HTML with the place of each word, in pixels at 300 dpi."""
+    return await _written(tenant_id, document_id, outputs, HOCR)
+
+
+@router.get("/alto", response_class=StreamingResponse, responses=_gives("application/xml", "ALTO 4."))
+async def alto(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
+    """The text as ALTO 4: XML with the place of each word, in 1200ths of an inch."""
+    return await _written(tenant_id, document_id, outputs, ALTO)
+
+
+@router.get("/markdown", response_class=StreamingResponse, responses=_gives("text/markdown", "Markdown."))
+async def markdown(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
+    """The text as Markdown: paragraphs, and headings where a line is set clearly larger."""
+    return await _written(tenant_id, document_id, outputs, MARKDOWN)
+
+
+async def _written(tenant_id: TenantId, document_id: DocumentId, outputs: Outputs, form: Format) -> Response:
+    document = await outputs.read_document(tenant_id, document_id)
+    disposition = attachment(renamed(document.filename, form.suffix))
+    text = await begun(outputs.written(document, form))
+    return StreamingResponse(
+        text, media_type=f"{form.media_type}; charset=utf-8", headers={"Content-Disposition": disposition, **QUIET}
+    )
+
+
+def _of_original(document: Document) -> dict[str, str]:
+    return {
+        "Content-Disposition": attachment(document.filename),
+        "ETag": f'"{document.sha256}"',
+        "Accept-Ranges": "bytes",
+        "Cache-Control": REVALIDATED,
+        **QUIET,
+    }
+
+
+async def _all(outputs: Outputs, document: Document, headers: dict[str, str]) -> Response:
+    chunks = await begun(outputs.original(document))
+    sized = {"Content-Length": str(document.size)}
+    return StreamingResponse(chunks, media_type=document.media_type, headers=headers | sized)
+
+
+async def _part(outputs: Outputs, document: Document, part: Range, headers: dict[str, str]) -> Response:
+    chunks = await begun(outputs.part(document, start=part.start, end=part.end))
+    ranged = {"Content-Length": str(part.end - part.start), "Content-Range": part.content_range(document.size)}
+    return StreamingResponse(chunks, status_code=206, media_type=document.media_type, headers=headers | ranged)
