@@ -71,6 +71,12 @@ def test_hidden_sheets_rows_and_columns_are_left_out() -> None:
     assert hiding(content) == [1, 2]
 
 
+def test_a_hidden_first_sheet_is_told_with_the_first_that_is_shown() -> None:
+    content = xlsx(rows(("secret",)), rows(("seen",)), states={1: "hidden"})
+    assert texts_of(content) == ["Sheet 2\nseen"]
+    assert hiding(content) == [1]
+
+
 @pytest.mark.threat(51)
 def test_what_a_sheet_claims_to_measure_does_not_matter() -> None:
     far = '<dimension ref="A1:XFD1048576"/><sheetData><row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>'

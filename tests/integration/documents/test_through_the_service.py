@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from app.domain import media
 from app.domain.ids import TenantId
 from tests.support.hazards import ENDLESS, ENDLESS_SHADING, endless_objects, nested_forms
+from tests.support.office import compound_file, docx, mail, paragraph
 from tests.support.pdfs import Leaf, cipher, ciphered, document, line
 from tests.unit.served import Served, served
 
 pytestmark = pytest.mark.threat(53, 54)
 
+BREAK = '<w:p><w:r><w:br w:type="page"/></w:r></w:p>'
 SENTENCE = "The quick brown fox jumps over the lazy dog"
 
 
@@ -77,3 +80,25 @@ async def test_what_is_said_of_pages_and_of_the_file_is_told_with_the_document()
         ("text_layer_untrusted", [2]),
         ("xfa_form_unsupported", []),
     ]
+
+
+async def test_a_letter_and_a_mail_are_read_by_their_content_whatever_their_names_say() -> None:
+    letter = docx(paragraph("one") + paragraph("secret", properties="<w:vanish/>") + BREAK + paragraph("two"))
+    attached = b"--b\r\nContent-Type: application/pdf; name=bill.pdf\r\n\r\nx\r\n--b--\r\n"
+    message = mail(b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nsee the bill\r\n" + attached)
+    async with served(ocr="auto") as web:
+        made = [await uploaded(web, content) for content in (letter, message, compound_file("EncryptedPackage"))]
+        for each in made:
+            await web.read(each)
+        found = [await told(web, f"documents/{each['id']}") for each in made]
+        pages = (await told(web, f"documents/{made[0]['id']}/pages"))["data"]
+    assert [each["media_type"] for each in found] == [media.DOCX, media.EML, media.LOCKED]
+    assert [(page["text"], page["width"], page["source"]) for page in pages] == [
+        ("one", None, "text_layer"),
+        ("two", None, "text_layer"),
+    ]
+    assert [(warning["code"], warning["pages"]) for warning in found[0]["warnings"]] == [("hidden_text", [1])]
+    assert [warning["code"] for warning in found[1]["warnings"]] == ["has_attachments"]
+    assert "bill.pdf" in found[1]["warnings"][0]["detail"]
+    [refused] = found[2]["jobs"]
+    assert (refused["state"], refused["error"]["code"], refused["attempts"]) == ("failed", "encrypted", 1)

@@ -9,11 +9,12 @@ from email.message import Message
 from email.policy import compat32
 from pathlib import Path
 
-from app.adapters.ocr.faults import locked, too_large
+from app.adapters.ocr.faults import too_large
 from app.adapters.ocr.text.charset import decoded
 from app.adapters.ocr.text.html import HtmlWriter
 from app.adapters.ocr.text.pages import Pages
 from app.adapters.ocr.text.plain import unified
+from app.domain.errors import DocumentFault
 
 _TOLD = ("From", "To", "Cc", "Date", "Subject")
 _LONGEST_FIELD = 10_000
@@ -49,7 +50,7 @@ class _Body:
             raise too_large(f"The mail has more than {_MOST_PARTS:,} parts")
         kind = part.get_content_type()
         if kind in _SEALED and part.get_param("smime-type") != "signed-data":
-            raise locked("mail")
+            raise DocumentFault("encrypted", "The mail is encrypted: save it decrypted and upload it again.")
         if kind == "multipart/alternative":
             self.read_best(part)
         elif part.is_multipart() and part.get_content_maintype() == "multipart":

@@ -69,7 +69,6 @@ class Pages:
         """Text of this page was left out because no reader would see it."""
         if self._breaks:
             self.begin_page()
-        self._begun = True
         self._warnings.add(WarningCode.HIDDEN_TEXT)
 
     def finished(self) -> list[TextPage]:
