@@ -96,6 +96,8 @@ async def _read(
 
 async def _all_by(reader: Reader, samples: Sequence[Sample], *, progress: Progress) -> list[Reading]:
     readings = []
+    if not progress.console.is_terminal:
+        progress.console.print(f"{reader.name}: {len(samples)} pages", highlight=False)
     for sample in progress.track(samples, description=reader.name):
         read = await reader.read(sample.file)
         readings.append(Reading(reader=reader.name, sample=sample, read=read, score=score(read.text, sample.text)))
