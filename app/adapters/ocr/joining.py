@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, repeat
 from statistics import median
 
+from app.adapters.ocr.columns import made
 from app.adapters.ocr.geometry import Box, around, contains
 from app.adapters.ocr.text_layer import Written
 from app.domain.pages import Source, Word
@@ -19,13 +20,19 @@ _SHARED = 0.5
 
 def with_blocks(words: Sequence[Written]) -> list[Word]:
     """Words of a text layer, in the file's order. What lies farther below than lines usually do begins a block."""
-    lines = [list(line) for _, line in groupby(words, key=lambda word: word.line)]
-    blocks = _blocks([around([word.box for word in line]) for line in lines])
-    return [
-        Word(text=word.text, box=word.box, confidence=1.0, source=Source.TEXT_LAYER, line=number, block=block)
-        for number, (line, block) in enumerate(zip(lines, blocks, strict=True))
-        for word in line
-    ]
+    starts = [index for index, word in enumerate(words) if not index or word.line != words[index - 1].line]
+    ends = [*starts[1:], len(words)]
+    spans = list(zip(starts, ends, strict=True)) if words else []
+    blocks = _blocks([around([word.box for word in words[start:end]]) for start, end in spans])
+    of_words = [(line, block) for line, block in enumerate(blocks) for _ in range(*spans[line])]
+    return made(
+        texts=[word.text for word in words],
+        boxes=[word.box for word in words],
+        confidences=repeat(1.0, len(words)),
+        sources=repeat(Source.TEXT_LAYER, len(words)),
+        lines=[line for line, _ in of_words],
+        blocks=[block for _, block in of_words],
+    )
 
 
 def without_doubles(found: Sequence[Word], *, beside: Sequence[Word]) -> list[Word]:
@@ -81,7 +88,7 @@ class _Line:
 
 def _blocks(lines: list[Box]) -> list[int]:
     steps = [_step(above, below) for above, below in pairwise(lines)]
-    near = [step for step in steps if step is not None]
+    near = [step for step in steps if step is not None and step > 0]
     usual = median(near) if near else 0.0
     numbers = [0] if lines else []
     for step in steps:

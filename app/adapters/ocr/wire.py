@@ -6,7 +6,8 @@ from asyncio import StreamReader
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-from app.domain.pages import Page, Source, Word
+from app.adapters.ocr.columns import made
+from app.domain.pages import Page, Source
 from app.domain.warnings import DocumentWarning, WarningCode
 
 Message = dict[str, Any]
@@ -90,20 +91,16 @@ def unpacked(message: Message) -> Page:
     columns = message["words"]
     count = len(columns["text"])
     edges = iter([edge / _PER_POINT for edge in columns["box"]])
-    words = tuple(
-        Word(text=text, box=box, confidence=confidence, source=source, line=line, block=block)
-        for text, box, confidence, source, line, block in zip(
-            columns["text"],
-            zip(edges, edges, edges, edges, strict=True),
-            _lengthened(columns["confidence"], count),
-            _lengthened([Source(source) for source in columns["source"]], count),
-            columns["line"],
-            columns["block"],
-            strict=True,
-        )
+    words = made(
+        texts=columns["text"],
+        boxes=zip(edges, edges, edges, edges, strict=True),
+        confidences=_lengthened(columns["confidence"], count),
+        sources=_lengthened([Source(source) for source in columns["source"]], count),
+        lines=columns["line"],
+        blocks=columns["block"],
     )
     warnings = tuple(map(WarningCode, message["warnings"]))
-    return Page(**{**message, "source": Source(message["source"]), "words": words, "warnings": warnings})
+    return Page(**{**message, "source": Source(message["source"]), "words": tuple(words), "warnings": warnings})
 
 
 def _shortened(column: list[Any]) -> list[Any]:

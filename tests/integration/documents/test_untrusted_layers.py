@@ -1,6 +1,7 @@
 """Text layers that say other than the page shows are noticed, and the page is read by OCR instead."""
 
 import pytest
+from PIL import ImageDraw
 
 from app.domain.pages import Source
 from app.domain.warnings import WarningCode
@@ -80,6 +81,15 @@ async def test_an_honest_recognition_of_a_scan_is_kept(reader: Reader) -> None:
     page = (await reader.read(document(Leaf(content=content, things=scan)))).page
     assert (page.source, page.warnings) == (Source.TEXT_LAYER, ())
     assert page.text.split() == " ".join(BODY).split()
+
+
+async def test_a_scan_that_was_read_is_not_read_again_for_its_picture(reader: Reader) -> None:
+    scan = drawn(*BODY, size=(1275, 1650))
+    ImageDraw.Draw(scan).ellipse((300, 700, 1000, 1400), fill=60)
+    laid = "".join(line(text, x=38, y=746 - row * 42.2, size=19.5, before="3 Tr") for row, text in enumerate(BODY))
+    content = placed("I", x=0, y=0, width=612, height=792) + laid
+    page = (await reader.read(document(Leaf(content=content, things={"I": picture(scan)})))).page
+    assert (page.source, page.text.split()) == (Source.TEXT_LAYER, " ".join(BODY).split())
 
 
 async def test_a_recognition_that_says_something_else_is_replaced(reader: Reader) -> None:
