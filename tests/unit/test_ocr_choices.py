@@ -106,10 +106,10 @@ def test_a_second_look_uses_what_the_source_can_show() -> None:
     assert engine.shown[1][0] == (900, 700)
 
 
-def test_a_fine_scan_is_looked_at_with_200_dpi_and_again_with_what_it_has() -> None:
+def test_a_fine_scan_is_looked_at_with_225_dpi_and_again_with_what_it_has() -> None:
     engine = Scripted(of(confidence=0.8, height=10), of(confidence=0.9, height=15))
     scan = Image.new("L", (1200, 900), 255)
-    words = recognised(SecondLook(engine), scan, language="eng", dpi=600)
+    words = recognised(SecondLook(engine), scan, language="eng", dpi=675)
     assert [size for size, _ in engine.shown] == [(400, 300), (800, 600)]
     assert words[0].box == (15, 15, 75, 37.5)
 

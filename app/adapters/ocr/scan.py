@@ -17,10 +17,10 @@ DOUBTFUL = 0.75
 """Mean confidence of a page's words below which its text may be more wrong than right."""
 
 _WHITE = 255
-_DPI = 200
-_TOO_FINE = 240
-"""Dpi from which a picture is looked at with 200: of two scans at 300 dpi Tesseract then read more words right, in two
-thirds of the time. Letters that are too small get a second look."""
+_DPI = 225
+_TOO_FINE = 270
+"""Dpi from which a picture is looked at with less: of three scans at 300 dpi Tesseract then read two words more of 1,400
+right, in four fifths of the time. Letters that are too small get a second look."""
 
 
 def read_scan(
