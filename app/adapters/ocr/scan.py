@@ -19,8 +19,8 @@ DOUBTFUL = 0.75
 _WHITE = 255
 _DPI = 225
 _TOO_FINE = 270
-"""Dpi from which a picture is looked at with less: of three scans at 300 dpi Tesseract then read two words more of 1,400
-right, in four fifths of the time. Letters that are too small get a second look."""
+"""Dpi from which a picture is looked at with less: of three scans at 300 dpi Tesseract then read two words more of
+1,400 right, in four fifths of the time. Letters that are too small get a second look."""
 
 
 def read_scan(
