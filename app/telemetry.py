@@ -1,5 +1,6 @@
 """Logs and metrics. No tenant ever becomes a label, and no document's content a log line."""
 
+import io
 import logging
 import sys
 import time
@@ -7,10 +8,12 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TextIO, cast
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from structlog.typing import EventDict
+from typing_extensions import override
 
 FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 SLOW = (0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
@@ -123,7 +126,22 @@ def _with_bound(_logger: object, _method: str, event: EventDict) -> EventDict:
     return {**_bound.get(), **event}
 
 
-def set_up_logging(*, level: str, human: bool) -> None:
+class _StandardError(io.TextIOBase):
+    """Standard error as it is when a line is written: loggers are kept, and may outlive the stream they began with."""
+
+    @override
+    def write(self, text: str, /) -> int:
+        return sys.stderr.write(text)
+
+    @override
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+_STDERR = cast(TextIO, _StandardError())
+
+
+def set_up_logging(*, level: str, human: bool, stream: TextIO = _STDERR) -> None:
     """One line an event: JSON, or coloured for a terminal."""
     render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if human else structlog.processors.JSONRenderer()
     structlog.configure(
@@ -136,7 +154,7 @@ def set_up_logging(*, level: str, human: bool) -> None:
             render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, force=True)
+    logging.basicConfig(level=logging.WARNING, stream=stream, force=True)

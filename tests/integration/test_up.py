@@ -54,7 +54,7 @@ def test_a_file_that_cannot_be_read_fails_with_its_reason_and_exit_status_1(serv
     assert "Traceback" not in printed.stderr
 
 
-@pytest.mark.parametrize("content", [b"", b"MZ this is a program", b"<html>no</html>"])
+@pytest.mark.parametrize("content", [b"", b"MZ\x90\0\3\0\0\0", b"PK\3\4 no document"])
 def test_what_is_no_document_is_refused_at_once(service: Service, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "odd.pdf").write_bytes(content)
     printed = run("upload", "odd.pdf", "missing.pdf", "--data-dir", str(service.data_dir), cwd=tmp_path)
@@ -101,7 +101,9 @@ def test_a_job_survives_kill_9_and_is_done_once_by_the_next_up(folder: Path) -> 
     data = folder / "data"
     settings = {"DAIRA_LEASE_SECONDS": "3", "DAIRA_SWEEP_SECONDS": "1"}
     with up(data, **settings) as first, first.client() as client:
-        documents = [upload(client, pdf(*[Sheet(image=drawn(f"{SENTENCE} {n}"))] * 3)) for n in range(3)]
+        documents = [
+            upload(client, pdf(*[Sheet(image=drawn(f"{SENTENCE} {n}", size=(1275, 1650)))] * 3)) for n in range(3)
+        ]
         first.process.kill()
         first.process.wait()
     with up(data, **settings) as second, second.client() as client:
@@ -124,7 +126,7 @@ def test_ctrl_c_leaves_no_process_behind(folder: Path) -> None:
 def test_a_worker_that_is_told_to_stop_gives_its_job_back_at_no_cost(folder: Path) -> None:
     data = folder / "data"
     with up(data, DAIRA_GRACE_SECONDS="0") as first, first.client() as client:
-        document = upload(client, pdf(*[Sheet(image=drawn(*[SENTENCE] * 5))] * 12))
+        document = upload(client, pdf(*[Sheet(image=drawn(*[SENTENCE] * 5, size=(1275, 1650)))] * 12))
         wait_until(lambda: _state(client, document["jobs"][0]["id"]) == "claimed", seconds=20)
         assert first.stop(signal.SIGTERM) == 0
     with up(data) as second, second.client() as client:

@@ -38,10 +38,9 @@ async def web() -> AsyncIterator[Served]:
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+def lines() -> Iterator[io.StringIO]:
     stream, before = io.StringIO(), structlog.get_config()
-    monkeypatch.setattr("sys.stderr", stream)
-    set_up_logging(level="debug", human=False)
+    set_up_logging(level="debug", human=False, stream=stream)
     # Else a logger keeps the stream of the first test that makes it speak.
     structlog.configure(cache_logger_on_first_use=False)
     yield stream

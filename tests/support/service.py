@@ -23,7 +23,9 @@ ROOT = Path(__file__).parents[2]
 def environment(**settings: str) -> dict[str, str]:
     """This process's, without settings of whoever runs the tests, and with those given."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DAIRA_")}
-    return kept | {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"} | settings
+    # One engine: tests of the second ask for it, all others would only wait for it.
+    ours = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1", "DAIRA_OCR": "tesseract"}
+    return kept | ours | settings
 
 
 def command(*arguments: str) -> list[str]:
@@ -143,7 +145,7 @@ def upload(client: httpx.Client, content: bytes, *, name: str = "page.pdf", **fi
 
 
 def ended(client: httpx.Client, job: Mapping[str, Any], *, seconds: float = 30) -> Mapping[str, Any]:
-    answer = client.get(f"/v1/jobs/{job['id']}", params={"wait": seconds})
+    answer = client.get(f"/v1/jobs/{job['id']}", params={"wait": seconds}, timeout=seconds + 30)
     body: Mapping[str, Any] = answer.json()
     assert body["state"] in {"done", "failed", "cancelled"}, body
     return body

@@ -11,10 +11,9 @@ from app.telemetry import bind_events, set_up_logging
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+def lines() -> Iterator[io.StringIO]:
     stream, before = io.StringIO(), structlog.get_config()
-    monkeypatch.setattr("sys.stderr", stream)
-    set_up_logging(level="info", human=False)
+    set_up_logging(level="info", human=False, stream=stream)
     yield stream
     structlog.configure(**before)
 
