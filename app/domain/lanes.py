@@ -14,8 +14,11 @@ class Lane(StrEnum):
     """Bound by the receivers."""
 
 
+TEXT = "ocr"
+"""The kind that makes a document's text."""
+
 NEED_TEXT = frozenset({"summarize", "extract", "classify", "ask"})
 """Kinds that read a document's text: such a job waits until an `ocr` job of the document has ended."""
 
-LANE_OF_KIND = {"ocr": Lane.OCR, selftest.KIND: Lane.OCR} | dict.fromkeys(NEED_TEXT, Lane.LLM)
+LANE_OF_KIND = {TEXT: Lane.OCR, selftest.KIND: Lane.OCR} | dict.fromkeys(NEED_TEXT, Lane.LLM)
 """Every job kind that this version knows."""

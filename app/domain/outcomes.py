@@ -1,10 +1,11 @@
 """What a handler answers, and what becomes of its job: decided here, without a clock and without a store."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_never
 
+from app.domain.doorbells import Ring
 from app.domain.jobs import CANCELLED, AttemptOutcome, JobError, JobState, Progress
 from app.domain.leases import ClaimedJob, Settlement
 
@@ -16,9 +17,13 @@ BACKOFF_FLOOR = timedelta(seconds=1)
 NO_DELAY = timedelta()
 
 
+Woken = Sequence[tuple[str, Ring]]
+"""Kinds and rings of jobs that have become due: rung after the commit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
-    apply: Callable[[Any], Awaitable[None]] | None = None
+    apply: Callable[[Any], Awaitable[Woken | None]] | None = None
     """Writes the results, in the transaction (a `Tx`) that settles the job, after the fence has held."""
 
 

@@ -12,8 +12,9 @@ from app.domain.documents import Document, blob_key
 from app.domain.errors import DocumentFault, NotFound
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobError, Progress
+from app.domain.lanes import TEXT
 from app.domain.leases import ClaimedJob
-from app.domain.outcomes import Done, Fail, Outcome
+from app.domain.outcomes import Done, Fail, Outcome, Woken
 from app.domain.pages import Page, chosen
 from app.domain.warnings import of_pages
 from app.handlers.drafting import Drafting
@@ -40,7 +41,7 @@ class OcrHandler:
     blobs: Blobs
     recognizer: Recognizer
     metrics: Metrics
-    kind: str = "ocr"
+    kind: str = TEXT
 
     async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
         payload = OcrPayload.model_validate(job.payload)
@@ -67,12 +68,13 @@ class OcrHandler:
                     self._count(read)
                     reporter.report(_progress(drafting))
 
-        async def apply(tx: Tx) -> None:
+        async def apply(tx: Tx) -> Woken:
             await tx.pages.replace(
                 document.id, drafting.in_hand, drafts_of=job.lease.job_id, keep_others=payload.pages is not None
             )
             warnings = [*file.warnings, *of_pages(await tx.pages.warnings(document.id))]
             await tx.documents.set_read(document.id, page_count=file.page_count, warnings=warnings)
+            return await tx.jobs.wake(document.id)
 
         return Done(apply)
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from app.domain.documents import Cursor, Document, DocumentStatus
+from app.domain.doorbells import Ring
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId
 from app.domain.jobs import Attempt, Job, JobState, NewJob
 from app.domain.keys import ApiKey
@@ -203,6 +204,13 @@ class Jobs(Protocol):
 
     async def cancel(self, job_id: JobId) -> Job | None:
         """End a queued job, flag a claimed one, leave an ended one as it is; None when there is none."""
+        ...
+
+    async def wake(self, document_id: DocumentId) -> list[tuple[str, Ring]]:
+        """Make due what waits for the document's text and was never tried; kinds and rings, for after the commit.
+
+        One that somebody is at just now is left alone.
+        """
         ...
 
     async def settle(self, settlement: Settlement) -> bool:

@@ -16,8 +16,9 @@ from app.domain.doorbells import Ring
 from app.domain.errors import DocumentFault, Unavailable
 from app.domain.ids import TenantId
 from app.domain.jobs import CANCELLED, JobError, JobState, Progress
+from app.domain.lanes import TEXT
 from app.domain.leases import ClaimedJob, Settlement
-from app.domain.outcomes import Done, Ending, Fail, Release, Retry, settlement
+from app.domain.outcomes import Done, Ending, Fail, Release, Retry, Woken, settlement
 from app.ports.database import Database
 from app.ports.handlers import Handler, Reporter
 from app.ports.leases import Leases
@@ -112,7 +113,7 @@ class Execution:
             jitter = random.random()  # noqa: S311 - spreads retries, guards nothing
             end = settlement(job, ending, jitter=jitter, progress=hold.progress)
             try:
-                held = await self._write(end, ending)
+                woken = await self._write(end, ending)
             except _RefusedError as refused:
                 log.warning("results_refused", exc_info=refused.__cause__)
                 ending = Retry(_internal(refused.__cause__))
@@ -120,37 +121,48 @@ class Execution:
                 log.warning("settle_failed", reason=f"{type(error).__name__}: {error}")
                 await asyncio.sleep(SETTLE_AGAIN)
             else:
-                if held:
-                    await self._settled(job, end)
+                if woken is not None:
+                    await self._settled(job, end, woken)
                     return
                 break
         self.metrics.fenced_writes.inc()
         log.warning("lease_lost")
 
-    async def _write(self, end: Settlement, ending: Ending) -> bool:
-        """The settlement, and the results in the same transaction; False when the lease is lost."""
+    async def _write(self, end: Settlement, ending: Ending) -> Woken | None:
+        """The settlement, and the results in the same transaction; None when the lease is lost."""
         if not isinstance(ending, Done) or ending.apply is None:
-            return await self.settling.settle(end)
+            return [] if await self.settling.settle(end) else None
         async with self.database.begin(end.lease.tenant_id) as tx:
             # The fence first: if it does not hold, no result may be written.
             if not await tx.jobs.settle(end):
-                return False
+                return None
             try:
-                await ending.apply(tx)
+                return await ending.apply(tx) or []
             except Unavailable:
                 raise
             except Exception as error:
                 raise _RefusedError from error
-        return True
 
-    async def _settled(self, job: ClaimedJob, end: Settlement) -> None:
+    async def _settled(self, job: ClaimedJob, end: Settlement, woken: Woken) -> None:
         self.metrics.of_kind(job.kind).finished[end.outcome].inc()
         log.info("job_settled", outcome=end.outcome, error=end.error and end.error.code)
         if end.state is JobState.QUEUED:
             ring = Ring(job.lease.tenant_id, job.lease.job_id)
             await self.ringing.ring([(job.kind, ring)], delay=end.delay)
+        await self.ringing.ring(woken or await self._left_waiting(job, end))
         if job.capped:
             await self.refill(job.lease.tenant_id)
+
+    async def _left_waiting(self, job: ClaimedJob, end: Settlement) -> Woken:
+        """Jobs that waited for a text which now does not come: they are to say so, and not wait for it any longer."""
+        if job.kind != TEXT or job.document_id is None or end.state not in {JobState.FAILED, JobState.CANCELLED}:
+            return []
+        try:
+            async with self.database.begin(job.lease.tenant_id) as tx:
+                return await tx.jobs.wake(job.document_id)
+        except Unavailable as error:  # they look for themselves, later
+            log.warning("waiting_jobs_not_woken", reason=str(error))
+            return []
 
 
 def _interrupted(why: Interruption | None) -> Ending:

@@ -10,7 +10,8 @@ from app.domain.doorbells import Ring
 from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId, TenantId
 from app.domain.jobs import Attempt, Job, JobState
-from app.ports.database import Database
+from app.domain.lanes import NEED_TEXT, TEXT
+from app.ports.database import Database, Tx
 from app.services.queue_limit import refuse_beyond
 from app.services.ringing import Ringing
 from app.services.uploads import JobRequest, check_languages, new_job
@@ -77,9 +78,13 @@ class Jobs:
         """
         check_languages(None, [request], installed=self.languages())
         async with self.database.begin(tenant_id) as tx:
-            if await tx.documents.get(document_id) is None:
+            document = await tx.documents.get(document_id)
+            if document is None:
                 raise NotFound("there is no such document")
-            wanted = new_job(document_id, request)
+            waits = request.kind in NEED_TEXT and document.page_count is None
+            if waits:
+                await _text_to_come(tx, document_id)
+            wanted = new_job(document_id, request, waits=waits)
             job = await tx.jobs.add(wanted)
             new = job is not None
             while job is None:
@@ -88,7 +93,9 @@ class Jobs:
                 job, new = (job, False) if job else (await tx.jobs.add(wanted), True)
             if new:
                 await refuse_beyond(max_queued, tx)
-        if new:
+        if waits:
+            await self._wake_if_over(tenant_id, document_id)
+        elif new:
             await self.ringing.ring([(job.kind, Ring(tenant_id, job.id))])
         return job, new
 
@@ -96,11 +103,32 @@ class Jobs:
         """Raises Conflict when it has ended already, unless by an earlier cancel."""
         async with self.database.begin(tenant_id) as tx:
             job = await tx.jobs.cancel(job_id)
-        if job is None:
-            raise NotFound("there is no such job")
+            if job is None:
+                raise NotFound("there is no such job")
+            woken = await tx.jobs.wake(job.document_id) if _left_no_text(job) and job.document_id else []
+        await self.ringing.ring(woken)
         if job.state in {JobState.DONE, JobState.FAILED}:
             raise Conflict(f"the job has ended already: it is {job.state}")
         return job
+
+    async def _wake_if_over(self, tenant_id: TenantId, document_id: DocumentId) -> None:
+        """The text may have come, or failed, while a job that waits for it was being written."""
+        async with self.database.begin(tenant_id) as tx:
+            woken = [] if await _live_text(tx, document_id) else await tx.jobs.wake(document_id)
+        await self.ringing.ring(woken)
+
+
+async def _text_to_come(tx: Tx, document_id: DocumentId) -> None:
+    if not await _live_text(tx, document_id):
+        raise Conflict(f"the document has no text, and no job makes one: ask for {TEXT} first")
+
+
+async def _live_text(tx: Tx, document_id: DocumentId) -> bool:
+    return any(not job.state.terminal for job in await tx.jobs.newest(document_ids=[document_id], kind=TEXT))
+
+
+def _left_no_text(job: Job) -> bool:
+    return job.kind == TEXT and job.state is JobState.CANCELLED
 
 
 def _equal(jobs: list[Job], dedup_key: str | None) -> Job | None:

@@ -8,19 +8,24 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from app.domain.documents import ACCEPTED_WITHIN, Document, DocumentStatus, blob_key, status
 from app.domain.doorbells import Ring
 from app.domain.errors import Invalid, TooLarge
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import Job, NewJob
+from app.domain.lanes import NEED_TEXT, TEXT
 from app.domain.media import HEAD
 from app.domain.sniffing import Sniffer
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 from app.services.queue_limit import refuse_beyond
 from app.services.ringing import Ringing
+
+WAIT_FOR_TEXT = timedelta(minutes=5)
+"""Who waits for a text is woken when its job ends. This long after, should the worker have died just then, it looks for
+itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +113,8 @@ class Uploads:
                 await refuse_beyond(max_queued, tx)
         if accepted.deduplicated:
             await self.discard(received)
-        await self.ringing.ring((job.kind, Ring(document.tenant_id, job.id)) for job in new)
+        due = [job for job in new if job.kind not in NEED_TEXT]
+        await self.ringing.ring((job.kind, Ring(document.tenant_id, job.id)) for job in due)
         return accepted
 
     async def discard(self, received: Received) -> None:
@@ -149,17 +155,27 @@ async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> 
 
 
 async def _add_jobs(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> list[Job]:
-    return [job for request in requests if (job := await tx.jobs.add(new_job(document.id, request)))]
+    """Those that make the text come first: whoever locks several jobs of a document takes them in this order."""
+    needing = [request.kind in NEED_TEXT for request in requests]
+    if any(needing) and not any(request.kind == TEXT for request in requests):
+        kind = requests[needing.index(True)].kind
+        raise Invalid(f"{kind} needs the document's text: ask for {TEXT} too", pointer="/jobs")
+    jobs = [
+        await tx.jobs.add(new_job(document.id, request, waits=request.kind in NEED_TEXT))
+        for request in sorted(requests, key=lambda request: request.kind in NEED_TEXT)
+    ]
+    return [job for job in jobs if job]
 
 
-def new_job(document_id: DocumentId, request: JobRequest) -> NewJob:
-    """Equal requests for a document have equal dedup keys."""
+def new_job(document_id: DocumentId, request: JobRequest, *, waits: bool = False) -> NewJob:
+    """Equal requests for a document have equal dedup keys. `waits`: for the document's text."""
     canonical = json.dumps(request.payload, sort_keys=True, separators=(",", ":"))
     return NewJob(
         id=JobId(uuid7()),
         kind=request.kind,
         document_id=document_id,
         payload=request.payload,
+        run_in=WAIT_FOR_TEXT if waits else timedelta(),
         dedup_key=f"{document_id}:{hashlib.sha256(canonical.encode()).hexdigest()}",
     )
 

@@ -9,6 +9,7 @@ import pytest
 from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import CANCELLED, AttemptOutcome, Job, JobState, NewJob
+from app.domain.lanes import NEED_TEXT
 from app.domain.leases import ClaimOutcome
 from tests.support.rig import KIND, SECOND, Rig, done, fail, new_job, new_page, retry, ring_of, snooze
 
@@ -304,3 +305,29 @@ class JobsSuite:
             async with rig.database.begin(other) as tx:
                 await tx.jobs.save_result(job.id, {})
         assert (await rig.again(job)).result is None
+
+    async def test_what_waits_for_a_text_is_made_due_and_nothing_else_is(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        document, other = await rig.document(tenant), await rig.document(tenant)
+        hour = timedelta(hours=1)
+        waiting = [
+            await rig.enqueue(tenant, kind=kind, document_id=document.id, run_in=hour) for kind in sorted(NEED_TEXT)
+        ]
+        tried = await rig.enqueue(tenant, kind="ask", document_id=document.id)
+        assert await rig.settle(retry(await rig.lease(tried), delay=hour))
+        cancelled = await rig.enqueue(tenant, kind="ask", document_id=document.id, run_in=hour)
+        await rig.cancel(cancelled)
+        others = [
+            tried,
+            cancelled,
+            await rig.enqueue(tenant, document_id=document.id, run_in=hour),
+            await rig.enqueue(tenant, kind="ask", document_id=other.id, run_in=hour),
+        ]
+        before = [await rig.again(job) for job in others]
+        async with rig.database.begin(tenant) as tx:
+            assert sorted(await tx.jobs.wake(document.id)) == sorted((job.kind, ring_of(job)) for job in waiting)
+        async with rig.database.begin(tenant) as tx:
+            assert await tx.jobs.wake(document.id) == []
+        assert [await rig.again(job) for job in others] == before
+        for job in waiting:
+            assert (await rig.claim(ring_of(job), kinds=NEED_TEXT)).outcome is ClaimOutcome.CLAIMED

@@ -5,9 +5,11 @@ from dataclasses import replace
 
 from app.adapters.memory import transitions
 from app.adapters.memory.store import Session, Tables
+from app.domain.doorbells import Ring
 from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId
 from app.domain.jobs import Attempt, Job, JobState, NewJob
+from app.domain.lanes import NEED_TEXT
 from app.domain.leases import Settlement
 from app.domain.text import scrub_json
 
@@ -71,6 +73,21 @@ class MemoryJobs:
             row = replace(row, job=replace(row.job, cancel_requested=True))
         jobs[job_id] = row
         return transitions.copied(row.job)
+
+    async def wake(self, document_id: DocumentId) -> list[tuple[str, Ring]]:
+        jobs, now = (await self._session.writing()).jobs, self._session.now()
+        waiting = [
+            row
+            for row in jobs.values()
+            if row.job.document_id == document_id
+            and row.job.state is JobState.QUEUED
+            and not row.job.attempts
+            and row.job.run_after > now
+            and row.job.kind in NEED_TEXT
+        ]
+        for row in waiting:
+            jobs[row.job.id] = transitions.woken(row, now=now)
+        return [(row.job.kind, Ring(self._session.tenant_id, row.job.id)) for row in waiting]
 
     async def settle(self, settlement: Settlement) -> bool:
         tables = await self._session.writing()

@@ -98,6 +98,10 @@ def put_off(row: JobRow, *, now: datetime) -> JobRow:
     return JobRow(job=replace(row.job, run_after=run_after), ring_after=run_after + FIRST_RING_GRACE)
 
 
+def woken(row: JobRow, *, now: datetime) -> JobRow:
+    return JobRow(job=replace(row.job, run_after=now), ring_after=now + FIRST_RING_GRACE)
+
+
 def cancelled(row: JobRow, *, now: datetime) -> JobRow:
     job = replace(row.job, state=JobState.CANCELLED, cancel_requested=True, error=CANCELLED, finished_at=now)
     return replace(row, job=job)

@@ -9,6 +9,7 @@ from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.faults import known_faults
 from app.adapters.postgres.leases import SETTLE, settle_arguments
 from app.adapters.postgres.tables import job_attempts, jobs, results
+from app.domain.doorbells import Ring
 from app.domain.errors import Conflict
 from app.domain.ids import DocumentId, JobId
 from app.domain.jobs import (
@@ -22,6 +23,7 @@ from app.domain.jobs import (
     NewJob,
     Progress,
 )
+from app.domain.lanes import NEED_TEXT
 from app.domain.leases import Settlement
 from app.domain.text import scrub_json
 
@@ -109,6 +111,29 @@ class PostgresJobs:
         )
         await self._clamped.execute(statement)
         return await self.get(job_id)
+
+    async def wake(self, document_id: DocumentId) -> list[tuple[str, Ring]]:
+        c = jobs.c
+        # Passed over where locked: whoever settles holds one job of the document, and a removal takes all in order.
+        waiting = (
+            select(c.id)
+            .where(
+                c.tenant_id == self._tenant_id,
+                c.document_id == document_id,
+                c.state == JobState.QUEUED,
+                c.attempts == 0,
+                c.run_after > func.now(),
+                c.kind.in_(NEED_TEXT),
+            )
+            .with_for_update(skip_locked=True)
+        )
+        statement = (
+            update(jobs)
+            .where(c.tenant_id == self._tenant_id, c.id.in_(waiting))
+            .values(run_after=func.now(), ring_after=func.now() + literal(FIRST_RING_GRACE, INTERVAL), rings=0)
+            .returning(c.kind, c.id)
+        )
+        return [(row.kind, Ring(self._tenant_id, row.id)) for row in await self._clamped.execute(statement)]
 
     async def settle(self, settlement: Settlement) -> bool:
         # The function would follow the lease to its own tenant, out of this transaction's clamp.
