@@ -2,9 +2,11 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
 
 import structlog
 
+from app.adapters.llm.client import LOOPBACK
 from app.adapters.postgres import checks as database_checks
 from app.adapters.postgres import policies, rights, structure
 from app.adapters.postgres.database import PostgresDatabase
@@ -82,11 +84,17 @@ def settings_faults(settings: Settings) -> list[str]:
         "DAIRA_OIDC_ISSUER is not https: whoever sits between could let anybody in": settings.oidc_issuer.startswith(
             "http:"
         ),
+        "DAIRA_LLM_BASE_URL is not https: whoever sits between could take DAIRA_LLM_API_KEY": _shows_llm_key(settings),
         "DAIRA_DEBUG=true shows tracebacks to callers": settings.debug,
         "DAIRA_CORS_ORIGINS=* lets any site call the API from a browser; list the origins": "*"
         in settings.cors_origins,
     }
     return [fault for fault, present in unsafe.items() if present]
+
+
+def _shows_llm_key(settings: Settings) -> bool:
+    url = urlsplit(settings.llm_base_url)
+    return bool(settings.llm_api_key.get_secret_value()) and url.scheme == "http" and url.hostname not in LOOPBACK
 
 
 async def _no_development_key(engine: Engine) -> list[str]:

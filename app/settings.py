@@ -38,7 +38,14 @@ def default_data_dir() -> Path:
 
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=".env", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_file=".env",
+        extra="ignore",
+        frozen=True,
+        # What was set is not repeated: it may be a password, and a fault of two settings repeats all of them.
+        hide_input_in_errors=True,
+    )
 
     env: Environment = Field(
         Environment.DEVELOPMENT, description="`production` refuses to start on anything that could lose work."
@@ -126,6 +133,22 @@ class Settings(BaseSettings):
     tessdata: Path | None = Field(None, description="Folder of Tesseract's language models. Default: the installed.")
     pg_bin: Path | None = Field(None, description="`bin` folder of another Postgres for the embedded server.")
     pg_user: str | None = Field(None, description="The account that runs the embedded server when started by root.")
+    llm_base_url: str = Field(
+        "",
+        description="`https://…/v1` of a language model behind OpenAI's chat completions: docs/llm.md. Empty: none.",
+    )
+    llm_model: str = Field("", description="The model's name, as its server knows it; needed with LLM_BASE_URL.")
+    llm_api_key: SecretStr = Field(SecretStr(""), description="Empty: none is sent.")
+    llm_context_tokens: int = Field(
+        8192, ge=1024, le=10_000_000, description="How long question and answer may be together: as the server has it."
+    )
+    llm_first_byte_seconds: float = Field(
+        120,
+        gt=0,
+        le=3_600,
+        description="The language model may be silent for so long, at first or in between.",
+    )
+    llm_total_seconds: float = Field(600, gt=0, le=86_400, description="For one answer of the language model.")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Least level that is logged.")
     log_format: str = Field("auto", pattern="^(auto|json|text)$", description="`auto`: text on a terminal, else JSON.")
     debug: bool = Field(default=False, description="Tracebacks in answers; refused in production.")
@@ -187,6 +210,22 @@ class Settings(BaseSettings):
         check_blobs(value)
         return value
 
+    @field_validator("llm_base_url")
+    @classmethod
+    def _check_llm_base_url(cls, value: str) -> str:
+        _check_scheme(value, frozenset({"http", "https"}))
+        if value and (not urlsplit(value).hostname or "@" in urlsplit(value).netloc or "#" in value):
+            raise ValueError("the language model's address is http(s)://host/path; a key goes into DAIRA_LLM_API_KEY")
+        return value
+
+    @field_validator("llm_api_key")
+    @classmethod
+    def _check_llm_api_key(cls, value: SecretStr) -> SecretStr:
+        key = value.get_secret_value().strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError("a key has printable ASCII characters alone")
+        return SecretStr(key)
+
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.memory_store and not self.memory_queue:
@@ -199,6 +238,10 @@ class Settings(BaseSettings):
             raise ValueError("DAIRA_OCR=rapidocr needs the extra `rapidocr`: pip install 'daira[rapidocr]'")
         if bool(self.oidc_issuer) != bool(self.oidc_audience):
             raise ValueError("DAIRA_OIDC_ISSUER and DAIRA_OIDC_AUDIENCE are set together, or neither is")
+        if self.llm_base_url and not self.llm_model:
+            raise ValueError("DAIRA_LLM_BASE_URL needs DAIRA_LLM_MODEL, the model's name")
+        if self.llm_first_byte_seconds >= self.llm_total_seconds:
+            raise ValueError("DAIRA_LLM_FIRST_BYTE_SECONDS is a part of DAIRA_LLM_TOTAL_SECONDS, and less")
         return self
 
     def without_worker(self) -> Self:

@@ -66,6 +66,15 @@ class Metrics:
             ["what"],
             registry=registry,
         )
+        self.llm_tokens = Counter(
+            "daira_llm_tokens_total",
+            "Tokens, as the server counts them or else estimated",
+            ["direction"],
+            registry=registry,
+        )
+        self.llm_seconds = Histogram(
+            "daira_llm_seconds", "Questions to a language model", ["outcome"], buckets=SLOW, registry=registry
+        )
         self.http_seconds = Histogram(
             "daira_http_request_seconds",
             "Requests",

@@ -11,6 +11,7 @@ import httpx
 import structlog
 
 from app.adapters.filesystem.blobs import FileBlobs
+from app.adapters.llm.client import LlmClient
 from app.adapters.memory.blobs import MemoryBlobs
 from app.adapters.memory.database import MemoryDatabase
 from app.adapters.memory.doorbell import MemoryDoorbell
@@ -36,6 +37,7 @@ from app.ports.blobs import StockedBlobs
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
 from app.ports.leases import Leases
+from app.ports.llm import Llm
 from app.ports.ocr import Recognizer
 from app.ports.renderer import Renderer
 from app.ports.sweeps import Sweeps
@@ -198,6 +200,22 @@ def open_tokens(settings: Settings, stack: AsyncExitStack) -> Tokens | None:
         tenant_claim=settings.oidc_tenant_claim,
         scope_claim=settings.oidc_scope_claim,
     )
+
+
+def open_llm(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> Llm | None:
+    if not settings.llm_base_url:
+        return None
+    client = LlmClient(
+        base_url=settings.llm_base_url,
+        model=settings.llm_model,
+        api_key=settings.llm_api_key.get_secret_value(),
+        context_tokens=settings.llm_context_tokens,
+        slots=settings.lanes.get(Lane.LLM, 1),
+        first_byte_seconds=settings.llm_first_byte_seconds,
+        total_seconds=settings.llm_total_seconds,
+        metrics=metrics,
+    )
+    return _closing(client, stack)
 
 
 async def open_recognizer(settings: Settings, stack: AsyncExitStack) -> Recognizer:

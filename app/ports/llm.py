@@ -13,8 +13,12 @@ class Question:
     user: str
     """The material: document text, delimited, and the caller's wish. It is data and gives no orders."""
     schema: Mapping[str, object] | None = None
-    """JSON Schema that the answer must fit; None: prose."""
+    """JSON Schema that the answer must fit; None: prose. The adapter tells the model, in `system` too: don't repeat it.
+
+    A server that can't enforce it answers what it likes: the answer has to be validated.
+    """
     max_output_tokens: int
+    """More is never paid for. A model that thinks uses them for its thoughts, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +32,10 @@ class Usage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     text: str
-    """Whole: an answer that was cut off is an LlmTruncated. Scrubbed, not yet parsed."""
+    """Whole: an answer that was cut off is an LlmTruncated. Scrubbed, escapes of JSON included; not yet parsed.
+
+    It may be empty, and what a model says instead of the JSON, or around it, is still there.
+    """
     usage: Usage
 
 
@@ -40,7 +47,7 @@ class LlmFault(Exception):
     LlmFault
     ├── LlmRefused          it will not (refusal, content filter)
     ├── LlmTruncated        the answer reached max_output_tokens, or ran in circles
-    ├── LlmContextExceeded  the question is too long for the model
+    ├── LlmContextExceeded  the question is too long for the model, or was cut by its server
     └── LlmRejected         the request is wrong: model unknown, key refused, parameter not understood
     """
 
@@ -72,9 +79,12 @@ class LlmBusy(Exception):
 class Llm(Protocol):
     @property
     def context_tokens(self) -> int:
-        """How long question and answer may be together."""
+        """How long question and answer may be together; for what a text is, `app.domain.tokens.estimate`."""
         ...
 
     async def ask(self, question: Question) -> Answer:
-        """Raises LlmFault, LlmBusy, and Unavailable for time-outs, 5xx and broken connections (worth a retry)."""
+        """Raises LlmFault, LlmBusy, and Unavailable for time-outs, 5xx and broken connections (worth a retry).
+
+        Nothing else is raised. What may have been answered is not asked again. Messages hold neither text nor keys.
+        """
         ...

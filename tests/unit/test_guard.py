@@ -17,6 +17,9 @@ SAFE: dict[str, Any] = {
 MEMORY: dict[str, Any] = {"database_url": "memory://", "queue_url": "memory://", "blob_url": "memory://"}
 
 
+LLM: dict[str, Any] = {"llm_model": "small", "llm_api_key": "sk-s3cret"}
+
+
 def settings(**given: Any) -> Settings:
     return Settings(_env_file=None, **SAFE | given)
 
@@ -37,11 +40,26 @@ def test_safe_settings_have_no_fault() -> None:
         ({"debug": True}, "DAIRA_DEBUG=true"),
         ({"cors_origins": ["*"]}, "DAIRA_CORS_ORIGINS=*"),
         ({"cors_origins": ["https://a.test", "*"]}, "DAIRA_CORS_ORIGINS=*"),
+        (LLM | {"llm_base_url": "http://llm.test/v1"}, "DAIRA_LLM_BASE_URL is not https"),
     ],
 )
 def test_an_unsafe_setting_is_named_alone(given: dict[str, Any], fault: str) -> None:
     (found,) = settings_faults(settings(**given))
     assert found.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"llm_base_url": "https://llm.test/v1"},
+        {"llm_base_url": "http://127.0.0.1:11434/v1"},
+        {"llm_base_url": "http://[::1]:11434/v1"},
+        {"llm_base_url": "http://localhost:11434/v1"},
+        {"llm_base_url": "http://vllm:8000/v1", "llm_api_key": ""},
+    ],
+)
+def test_a_model_server_that_sees_no_key_or_that_nobody_sits_before_is_no_fault(given: dict[str, Any]) -> None:
+    assert settings_faults(settings(**LLM | given)) == []
 
 
 @pytest.mark.threat(72, 73)

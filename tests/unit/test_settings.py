@@ -215,3 +215,38 @@ def test_settings_can_not_be_changed_after_they_were_read() -> None:
 
 def test_every_setting_is_described() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_a_language_model_needs_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "DAIRA_LLM_MODEL" in faults(monkeypatch, DAIRA_LLM_BASE_URL="http://127.0.0.1:11434/v1")
+    settings = read(monkeypatch, DAIRA_LLM_MODEL="small", DAIRA_LLM_API_KEY=" sk-1\n")
+    assert (settings.llm_base_url, settings.llm_model) == ("http://127.0.0.1:11434/v1", "small")
+    assert settings.llm_api_key.get_secret_value() == "sk-1"
+    assert "sk-1" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["llm.test/v1", "ftp://llm.test", "https://", "https:///v1", "https://me:s3cret@llm.test/v1", "https://x.test#a"],
+)
+def test_the_address_of_a_language_model_is_one(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    fault = faults(monkeypatch, DAIRA_LLM_BASE_URL=url, DAIRA_LLM_MODEL="small")
+    assert "http" in fault
+
+
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("s3crét", "s3cret\nHost: x"):
+        fault = faults(monkeypatch, DAIRA_LLM_API_KEY=key)
+        assert "printable ASCII" in fault
+        assert "s3cr" not in fault
+
+
+def test_a_fault_shows_nothing_of_what_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = {"DAIRA_DATABASE_URL": "postgresql://a:s3cret@db/daira", "DAIRA_LLM_API_KEY": "s3cret"}
+    for wrong in ({"DAIRA_LLM_BASE_URL": "https://me:s3cret@llm.test/v1"}, {"DAIRA_OIDC_AUDIENCE": "daira"}):
+        assert "s3cret" not in faults(monkeypatch, **secrets, **wrong)
+
+
+def test_the_first_byte_comes_before_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = faults(monkeypatch, DAIRA_LLM_FIRST_BYTE_SECONDS="60", DAIRA_LLM_TOTAL_SECONDS="60")
+    assert "DAIRA_LLM_FIRST_BYTE_SECONDS" in fault

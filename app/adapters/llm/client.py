@@ -1,0 +1,195 @@
+"""A language model behind any endpoint that speaks OpenAI's chat completions, over HTTP alone.
+
+Text, prompts and keys are in no message and no log line: what a server says is read for what it means and thrown away.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import structlog
+
+from app.adapters.llm.dialect import Dialect, Dialects
+from app.adapters.llm.failures import Refusal, Unanswered, Unreached, give_up, refusal
+from app.adapters.llm.gate import Gate
+from app.adapters.llm.stream import Garbled, Reading
+from app.adapters.llm.verdict import expected, verdict
+from app.domain.errors import Unavailable
+from app.ports.llm import (
+    Answer,
+    LlmBusy,
+    LlmContextExceeded,
+    LlmFault,
+    LlmRefused,
+    LlmRejected,
+    LlmTruncated,
+    Question,
+    Usage,
+)
+from app.telemetry import Metrics
+
+log = structlog.get_logger()
+
+CONNECT = 10.0
+"""Seconds."""
+
+LARGEST_REFUSAL = 256 * 1024
+"""Bytes of a refusal that are read."""
+
+PATH = "/chat/completions"
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+OUTCOMES: dict[type[BaseException], str] = {
+    LlmRefused: "refused",
+    LlmTruncated: "truncated",
+    LlmContextExceeded: "context_exceeded",
+    LlmRejected: "rejected",
+    LlmBusy: "busy",
+    Unavailable: "unavailable",
+}
+
+
+class LlmClient:
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        model: str,
+        api_key: str,
+        context_tokens: int,
+        slots: int,
+        first_byte_seconds: float,
+        total_seconds: float,
+        metrics: Metrics,
+        gate: Gate | None = None,
+    ) -> None:
+        """`slots`: questions at a time; more wait. `first_byte_seconds` is also what may pass between two bytes."""
+        self._url = endpoint(base_url)
+        self._model = model
+        self._context_tokens = context_tokens
+        self._total = total_seconds
+        self._metrics = metrics
+        self._gate = gate or Gate()
+        self._dialects = Dialects()
+        self._slots = asyncio.Semaphore(slots)
+        self._http = httpx.AsyncClient(
+            headers=_headers(base_url, api_key),
+            timeout=httpx.Timeout(first_byte_seconds, connect=min(CONNECT, first_byte_seconds), pool=None),
+            # A connection kept open may be closed by the server just when it is used again: an attempt lost to save
+            # milliseconds of seconds. And a pool with a limit can lose its places for ever (httpcore issue 1093).
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+            # Proxies and certificates as the environment says, but no question to a server on this machine leaves it.
+            trust_env=urlsplit(base_url).hostname not in LOOPBACK,
+        )
+
+    @property
+    def context_tokens(self) -> int:
+        return self._context_tokens
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def ask(self, question: Question) -> Answer:
+        least = expected(question) + question.max_output_tokens
+        if least > self._context_tokens:
+            raise LlmContextExceeded(
+                f"question and answer need {least} tokens or more, DAIRA_LLM_CONTEXT_TOKENS is {self._context_tokens}"
+            )
+        async with self._slots:
+            with self._counted():
+                with self._gate.passage():
+                    answer = await self._answer(question)
+                self._spent(answer.usage)
+                return answer
+
+    async def _answer(self, question: Question) -> Answer:
+        dialect = self._dialects.current()
+        try:
+            async with asyncio.timeout(self._total):
+                while True:
+                    try:
+                        return await self._exchange(question, dialect)
+                    except Refusal as refusal:
+                        dialect = self._simpler(dialect, refusal, question)
+        except TimeoutError:
+            raise Unavailable(f"the language model has not come to an end within {self._total:g} s") from None
+
+    def _simpler(self, dialect: Dialect, refusal: Refusal, question: Question) -> Dialect:
+        """Each step leaves something out, so that there are at most six. Raises what the refusal comes to."""
+        simpler = dialect.simpler(refusal, question.schema)
+        if simpler is None:
+            give_up(refusal)
+        self._dialects.note(simpler, refusal)
+        return simpler
+
+    async def _exchange(self, question: Question, dialect: Dialect) -> Answer:
+        """Raises Refusal besides what `ask` does, and Unreached and Unanswered in place of Unavailable."""
+        reading = Reading(max_output_tokens=question.max_output_tokens)
+        body = dialect.request(question, model=self._model)
+        try:
+            async with self._http.stream("POST", self._url, content=body) as response:
+                if response.status_code != httpx.codes.OK:
+                    raise await _refusal(response)
+                await reading.take(response.aiter_bytes())
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+            raise Unreached(f"the language model can't be reached ({_name(error)})") from None
+        except httpx.HTTPError as error:
+            # What is whole is an answer, however the connection ended.
+            if reading.finish is None:
+                raise Unanswered(f"the language model fell silent ({_name(error)})") from None
+        except Garbled:
+            raise Unavailable("what answers at DAIRA_LLM_BASE_URL does not speak the protocol") from None
+        return verdict(question, reading)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        started, outcome = time.monotonic(), "cancelled"
+        try:
+            yield
+            outcome = "answered"
+        except (LlmFault, LlmBusy, Unavailable) as error:
+            outcome = OUTCOMES[type(error)]
+            if isinstance(error, LlmFault):
+                self._spent(error.usage)
+            if isinstance(error, LlmRejected):
+                log.warning("llm_rejected", reason=str(error))
+            raise
+        finally:
+            self._metrics.llm_seconds.labels(outcome).observe(time.monotonic() - started)
+
+    def _spent(self, usage: Usage) -> None:
+        self._metrics.llm_tokens.labels("input").inc(usage.input_tokens)
+        self._metrics.llm_tokens.labels("output").inc(usage.output_tokens)
+
+
+def endpoint(base_url: str) -> str:
+    """Where questions are sent to; a query, such as Azure's `api-version`, stays."""
+    parts = urlsplit(base_url)
+    return parts._replace(path=parts.path.rstrip("/").removesuffix(PATH) + PATH).geturl()
+
+
+def _headers(base_url: str, api_key: str) -> dict[str, str]:
+    # Uncompressed, so that what arrives is as large as what was sent.
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "daira"}
+    if not api_key:
+        return headers
+    if "api-version" in parse_qs(urlsplit(base_url).query):
+        return headers | {"api-key": api_key}
+    return headers | {"Authorization": f"Bearer {api_key}"}
+
+
+async def _refusal(response: httpx.Response) -> Refusal:
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > LARGEST_REFUSAL:
+            break
+    return refusal(response.status_code, response.headers, bytes(body[:LARGEST_REFUSAL]))
+
+
+def _name(error: Exception) -> str:
+    """The kind alone: the message may hold an address of the inside."""
+    return type(error).__name__

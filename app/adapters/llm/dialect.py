@@ -1,0 +1,140 @@
+"""How an endpoint wants to be asked: what it refuses is left out the next time, down to the prompt alone."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import structlog
+
+from app.adapters.llm.failures import FORMS, OF_THE_SCHEMA, TOO_LONG, Refusal
+from app.domain.text import scrub, scrub_json
+from app.ports.llm import Question
+
+log = structlog.get_logger()
+
+KEPT = 3600.0
+"""Seconds for which a dialect is used without trying a richer one: a server may be updated."""
+
+STATUSES = frozenset({400, 422, 500, 501})
+"""Of a server that does not understand a parameter. 500: llama.cpp, for a schema that it makes no grammar of."""
+
+IN_PROSE = "Answer with one JSON value that fits the following JSON Schema, and with nothing else.\nJSON Schema: "
+
+
+class Form(IntEnum):
+    """How the answer's form is asked for, from least to most."""
+
+    PROMPT = 0
+    JSON = 1
+    SCHEMA = 2
+    STRICT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    form: Form = Form.STRICT
+    counts: bool = True
+    """Whether `stream_options` is understood."""
+    limit: str = "max_tokens"
+    """OpenAI's reasoning models want `max_completion_tokens`; most other servers know `max_tokens` alone."""
+    cool: bool = True
+    """Whether `temperature` is understood."""
+
+    def request(self, question: Question, *, model: str) -> bytes:
+        body: dict[str, object] = {
+            "model": model,
+            "messages": [
+                {"role": "system", "content": instructions(question)},
+                {"role": "user", "content": question.user},
+            ],
+            "stream": True,
+            self.limit: question.max_output_tokens,
+        }
+        if self.cool:
+            body["temperature"] = 0
+        if self.counts:
+            body["stream_options"] = {"include_usage": True}
+        if question.schema is not None and self.form:
+            body["response_format"] = self._response_format(question.schema)
+        return json.dumps(scrub_json(body), ensure_ascii=False).encode()
+
+    def _response_format(self, schema: Mapping[str, object]) -> dict[str, object]:
+        if self.form is Form.JSON:
+            return {"type": "json_object"}
+        strict = self.form is Form.STRICT and is_strict(schema)
+        return {"type": "json_schema", "json_schema": {"name": "answer", "strict": strict, "schema": schema}}
+
+    def simpler(self, refusal: Refusal, schema: Mapping[str, object] | None) -> "Dialect | None":
+        """Without what the refusal names; None when it names nothing that could be left out."""
+        words = refusal.words
+        if refusal.status not in STATUSES or TOO_LONG.search(words):
+            return None
+        if self.counts and re.search("stream_options|include_usage", words):
+            return replace(self, counts=False)
+        if self.limit == "max_tokens" and "max_completion_tokens" in words:
+            return replace(self, limit="max_completion_tokens")
+        if self.cool and "temperature" in words:
+            return replace(self, cool=False)
+        if schema is not None and self.form and FORMS.search(words):
+            # Where strictness was not asked for, asking without it would be the same request.
+            step = 1 if self.form is not Form.STRICT or is_strict(schema) else 2
+            return replace(self, form=Form(self.form - step))
+        return None
+
+
+def instructions(question: Question) -> str:
+    """With the schema in words, whatever else says it: a grammar binds a model without telling it what is wanted."""
+    if question.schema is None:
+        return scrub(question.system)
+    return scrub(f"{question.system}\n\n{IN_PROSE}{json.dumps(scrub_json(question.schema), ensure_ascii=False)}")
+
+
+def is_strict(schema: object) -> bool:
+    """Whether OpenAI's strict mode may take it: every object is closed, and requires all that it has."""
+    match schema:
+        case Mapping():
+            here = "properties" not in schema or (
+                schema.get("additionalProperties") is False
+                and isinstance(schema["properties"], Mapping)
+                and set(schema["properties"]) == set(_names(schema.get("required")))
+            )
+            return here and all(is_strict(part) for part in schema.values())
+        case list():
+            return all(is_strict(part) for part in schema)
+        case _:
+            return True
+
+
+def _names(required: object) -> list[str]:
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+
+
+class Dialects:
+    """The one that the endpoint was found to understand."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._found = Dialect()
+        self._found_at = clock()
+
+    def current(self) -> Dialect:
+        if self._clock() - self._found_at >= KEPT:
+            self._found = Dialect()
+        return self._found
+
+    def note(self, dialect: Dialect, refusal: Refusal) -> None:
+        """Unless it is the schema's fault: that would cost all other schemas their form."""
+        if dialect.form is not self._found.form and OF_THE_SCHEMA.search(refusal.words):
+            return
+        self._found, self._found_at = dialect, self._clock()
+        log.info(
+            "llm_dialect_changed",
+            status=refusal.status,
+            form=dialect.form.name.lower(),
+            usage=dialect.counts,
+            limit=dialect.limit,
+            temperature=dialect.cool,
+        )

@@ -1,0 +1,134 @@
+"""What a server's refusal means for whoever asked.
+
+Its words are looked into, and never handed on: they may quote the document.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NoReturn
+
+from typing_extensions import override
+
+from app.adapters.llm.hints import LONGEST, hinted_wait
+from app.ports.llm import LlmContextExceeded, LlmRefused, LlmRejected
+
+OURS = ("model", "messages", "max_tokens", "max_completion_tokens", "temperature", "stream_options", "response_format")
+"""Names that we send, and may therefore say."""
+
+TOO_LONG = re.compile(
+    r"context[ _](?:length|size|window)|maximum context|context_exceeded|num_ctx|n_ctx|string_above_max_length"
+    r"|(?:prompt|input|request) (?:is )?too (?:long|large)|reduce the length|too many (?:input )?tokens"
+)
+"""As many servers say it; and a question above all of a minute's tokens, for which waiting is no help."""
+
+FILTERED = re.compile(r"content_filter|content management policy|responsibleaipolicy|content_policy_violation")
+UNPAID = re.compile(r"insufficient_quota|billing|insufficient balance")
+FORMS = re.compile(r"response_format|json_schema|json_object|json schema|schema|grammar|structured|guided")
+OF_THE_SCHEMA = re.compile(
+    r"invalid[ _](?:json[ _])?schema|schema (?:contains|conversion|is)|grammar|unsupported schema"
+)
+"""This schema is too much for it; another may not be."""
+
+
+class Throttled(Exception):
+    """Not now. `hint`: for how long the server wants not to be asked; None: it did not say."""
+
+    def __init__(self, message: str, *, hint: timedelta | None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Unreached(Exception):
+    """The question never got to the model."""
+
+
+class Unanswered(Exception):
+    """The server had the question, and broke down over it or fell silent."""
+
+
+@dataclass(slots=True)
+class Refusal(Exception):
+    """An answer with another status than 200, or an error in the middle of a stream."""
+
+    status: int
+    words: str
+    """Message, code, type and parameter, in lower case. Not for people."""
+    wait: timedelta | None = None
+
+    @override
+    def __str__(self) -> str:
+        return f"status {self.status}"
+
+
+def refusal(status: int, headers: Mapping[str, str], body: bytes) -> Refusal:
+    text = body.decode(errors="replace")
+    try:
+        words = _words(json.loads(text))
+    except (ValueError, RecursionError):
+        words = text
+    return Refusal(status, words.lower(), hinted_wait(headers, text))
+
+
+def refusal_in_stream(error: object) -> Refusal:
+    """Some servers answer 200 and report what is wrong as an event."""
+    code = error.get("code", error.get("status")) if isinstance(error, Mapping) else None
+    status = code if isinstance(code, int) and 400 <= code <= 599 else 500  # noqa: PLR2004 - the span of HTTP's errors
+    return Refusal(status, _words({"error": error}).lower(), hinted_wait({}, json.dumps(error)))
+
+
+def _words(body: object) -> str:
+    """What a server says of the error, without what it quotes: validators repeat the whole input."""
+    error = body.get("error", body) if isinstance(body, Mapping) else body
+    if not isinstance(error, Mapping):
+        return str(error)
+    told = [str(error.get(name) or "") for name in ("message", "code", "type", "param", "n_ctx")]
+    details = error.get("detail") or error.get("details")
+    for each in details if isinstance(details, list) else [details]:
+        told += [str(each.get("loc")), str(each.get("msg"))] if isinstance(each, Mapping) else [str(each or "")]
+    if isinstance(error.get("message"), Mapping):
+        told.append(_words(error["message"]))
+    return " ".join(told)
+
+
+def give_up(refusal: Refusal) -> NoReturn:
+    """Raise what the refusal comes to."""
+    status = refusal.status
+    if TOO_LONG.search(refusal.words) or status == _TOO_LARGE:
+        raise LlmContextExceeded(
+            f"the question is too long for the language model ({refusal}):"
+            " lower DAIRA_LLM_CONTEXT_TOKENS to what it takes"
+        )
+    if FILTERED.search(refusal.words):
+        raise LlmRefused(f"the language model's content filter refuses the question ({refusal})")
+    if status == _UNPAID or (status == _TOO_MANY and UNPAID.search(refusal.words)):
+        raise Throttled(f"the account at the language model is used up ({refusal})", hint=LONGEST)
+    if status == _TOO_MANY or (status in _AWAY and refusal.wait is not None):
+        raise Throttled(f"the language model asks to wait ({refusal})", hint=refusal.wait)
+    if status in _AWAY:
+        raise Unreached(f"the language model is away ({refusal})")
+    if status in _PASSING or status >= _SERVERS:
+        raise Unanswered(f"the language model failed ({refusal})")
+    raise LlmRejected(f"the language model rejects the request ({refusal}): {_advice(refusal)}")
+
+
+def _advice(refusal: Refusal) -> str:
+    if refusal.status in _KEY:
+        return "check DAIRA_LLM_API_KEY"
+    if refusal.status == _MISSING:
+        return "check DAIRA_LLM_MODEL, and the path of DAIRA_LLM_BASE_URL, to which /chat/completions is added"
+    if refusal.status < _CLIENTS:
+        return "it leads elsewhere; DAIRA_LLM_BASE_URL must be the address that answers"
+    named = [name for name in OURS if re.search(rf"\b{name}\b", refusal.words)]
+    which = f"it names {', '.join(named)}; " if named else ""
+    return f"{which}check DAIRA_LLM_MODEL and DAIRA_LLM_BASE_URL; the server's log says more"
+
+
+_CLIENTS, _SERVERS = 400, 500
+_KEY = {401, 403}
+_UNPAID, _MISSING, _TOO_LARGE, _TOO_MANY = 402, 404, 413, 429
+_PASSING = {408, 409, 425}
+_AWAY = {502, 503, 529}
+"""A gateway with nothing behind it, a model that is being loaded, a service that is overloaded."""

@@ -1,0 +1,114 @@
+"""Whether the endpoint may be asked now: after outages it rests, then one tries; a wait it asks for holds for all.
+
+While the endpoint is known to be out, a question that does not get there costs its job nothing: it is told LlmBusy. One
+that gets there and breaks the server does cost an attempt, or it would come back for ever.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import structlog
+
+from app.adapters.llm.failures import Throttled, Unanswered, Unreached
+from app.domain.errors import Unavailable
+from app.ports.llm import LlmBusy, LlmFault
+
+log = structlog.get_logger()
+
+OUTAGES = 5
+"""In a row, before the endpoint is left alone."""
+
+FIRST_REST, LONGEST_REST = 5.0, 30.0
+"""Seconds; doubled after each question that was let through to try, and failed."""
+
+FIRST_WAIT, LONGEST_WAIT = 2.0, 60.0
+"""Seconds for a 429 that does not say how long; doubled with each in a row."""
+
+SHORTEST = 1.0
+
+
+class Gate:
+    def __init__(
+        self, *, clock: Callable[[], float] = time.monotonic, jitter: Callable[[], float] = random.random
+    ) -> None:
+        """`jitter`: 0..1."""
+        self._clock = clock
+        self._jitter = jitter
+        self._outages = 0
+        self._rests = 0
+        self._rests_until = 0.0
+        self._trying = False
+        self._throttles = 0
+        self._held_until = 0.0
+
+    @contextmanager
+    def passage(self) -> Iterator[None]:
+        """Around one question. Raises LlmBusy instead of letting it through.
+
+        What is raised within becomes the port's: Throttled is LlmBusy, Unreached and Unanswered Unavailable or that.
+        """
+        tries = self._let_through()
+        try:
+            yield
+        except Throttled as error:
+            self._answered()
+            raise LlmBusy(str(error), after=self._throttled(error.hint)) from None
+        except Unreached as error:
+            if self._out(tries=tries):
+                raise LlmBusy(str(error), after=self._spread(self._rests_until - self._clock())) from None
+            raise Unavailable(str(error)) from None
+        except Unanswered as error:
+            self._out(tries=tries)
+            raise Unavailable(str(error)) from None
+        except (LlmFault, Unavailable):
+            self._answered()
+            raise
+        else:
+            self._throttles = 0
+            self._answered()
+        finally:
+            if tries:
+                self._trying = False
+
+    def _let_through(self) -> bool:
+        """Whether this question is the one that tries."""
+        now = self._clock()
+        if now < self._held_until:
+            raise LlmBusy("the language model asked to wait", after=self._spread(self._held_until - now))
+        if self._outages < OUTAGES:
+            return False
+        if self._trying or now < self._rests_until:
+            raise LlmBusy("the language model is out", after=self._spread(max(self._rests_until - now, FIRST_REST)))
+        self._trying = True
+        return True
+
+    def _answered(self) -> None:
+        if self._outages >= OUTAGES:
+            log.info("llm_endpoint_back")
+        self._outages = self._rests = 0
+
+    def _out(self, *, tries: bool) -> bool:
+        """Whether the endpoint is known to be out."""
+        self._outages += 1
+        if tries or self._outages == OUTAGES:
+            rest = min(LONGEST_REST, FIRST_REST * (1 << min(self._rests, 10)))
+            self._rests += 1
+            self._rests_until = self._clock() + rest
+            log.warning("llm_endpoint_out", outages=self._outages, rest_seconds=rest)
+        return self._outages >= OUTAGES
+
+    def _throttled(self, hint: timedelta | None) -> timedelta:
+        if hint is None:
+            # Many servers refuse what is beyond so many at a time: the others go on.
+            wait = min(LONGEST_WAIT, FIRST_WAIT * (1 << min(self._throttles, 10)))
+            self._throttles += 1
+            return self._spread(wait)
+        self._held_until = max(self._held_until, self._clock() + hint.total_seconds())
+        return self._spread(hint.total_seconds())
+
+    def _spread(self, seconds: float) -> timedelta:
+        """No earlier than asked for, and not all at the same moment."""
+        return timedelta(seconds=max(seconds, SHORTEST) * (1 + self._jitter() / 2))

@@ -1,0 +1,61 @@
+"""For how long a server wants not to be asked: in seconds, as a date, in milliseconds, or in words."""
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+LONGEST = timedelta(minutes=10)
+"""One who says "tomorrow" is asked again all the same, six times an hour: limits are lifted by hand, too."""
+
+_SECONDS = {"ms": 0.001, "milliseconds": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SPAN = r"(?:\d{1,9}(?:\.\d{1,9})?\s?(?:ms|milliseconds|h|m|s)[a-z]*\s?)+"
+_IN_WORDS = re.compile(rf"(?:try again|retry|wait)[a-z ]{{0,20}}?(?:in|after|for)?\s({_SPAN})")
+_IN_A_FIELD = re.compile(r'"retry[_-]?(?:after|delay)(?P<unit>_ms)?"\s*:\s*"?(?P<number>\d{1,9}(?:\.\d{1,9})?)')
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s?(ms|milliseconds|h|m|s)")
+
+
+def hinted_wait(headers: Mapping[str, str], body: str) -> timedelta | None:
+    """Headers before words; None where nothing is said, or nothing that makes sense. 0 to LONGEST."""
+    seconds = _first(
+        _scaled(headers.get("retry-after-ms"), 0.001),
+        _scaled(headers.get("retry-after"), 1.0),
+        _until(headers.get("retry-after"), headers.get("date")),
+        _said(body.lower()),
+    )
+    return None if seconds is None else timedelta(seconds=min(max(seconds, 0.0), LONGEST.total_seconds()))
+
+
+def _first(*found: float | None) -> float | None:
+    return next((each for each in found if each is not None), None)
+
+
+def _scaled(value: str | None, scale: float) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number * scale if math.isfinite(number) else None
+
+
+def _until(value: str | None, now: str | None) -> float | None:
+    """By the server's own clock where it tells its time: ours may be wrong."""
+    then = _date(value)
+    return None if then is None else (then - (_date(now) or datetime.now(UTC))).total_seconds()
+
+
+def _date(value: str | None) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(value or "")
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _said(body: str) -> float | None:
+    if found := _IN_A_FIELD.search(body):
+        return float(found["number"]) * (0.001 if found["unit"] else 1.0)
+    if found := _IN_WORDS.search(body):
+        return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(found[1]))
+    return None
