@@ -125,6 +125,14 @@ async def _thoughts(exchange: "Exchange", _: str) -> None:
     await say(exchange, f"<think>Let me see. {{}}</think>\n\n{good(exchange)}")
 
 
+@behaviour("broken_end")
+async def _broken_end(exchange: "Exchange", _: str) -> None:
+    """All of the answer; then the connection breaks."""
+    await exchange.begin()
+    await exchange.event(chunk(content=good(exchange)))
+    await exchange.event(chunk("stop"))
+
+
 @behaviour("no_end")
 async def _no_end(exchange: "Exchange", _: str) -> None:
     """All of the answer; then nothing, not even the end of the stream."""

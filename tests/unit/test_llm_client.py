@@ -79,6 +79,12 @@ async def test_usage_that_makes_no_sense_is_estimated(llm: Asking, usage: object
     assert (await llm.ask()).usage.input_tokens > 50
 
 
+async def test_an_answer_that_is_whole_is_one_however_the_connection_ends(llm: Asking) -> None:
+    llm.server.script("broken_end")
+    assert json.loads((await llm.ask()).text) == json.loads(LIKE_IT)
+    assert llm.server.outcomes == ["broken"]
+
+
 async def test_an_answer_whose_stream_does_not_end_is_taken_as_it_is(
     llm: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:

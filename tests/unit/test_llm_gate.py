@@ -113,11 +113,28 @@ async def test_a_wait_that_the_server_asks_for_holds_for_all(llm: Asking, clock:
     assert isinstance(await llm.outcome(), Answer)
 
 
-async def test_a_429_that_does_not_say_how_long_holds_itself_alone_and_longer_each_time(llm: Asking) -> None:
-    llm.server.script("429", "429", "good", "429", *["429"] * 9)
-    waits = [each.after.total_seconds() if isinstance(each := await llm.outcome(), LlmBusy) else 0 for _ in range(13)]
-    assert waits == [2, 4, 0, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
-    assert len(llm.server.log) == 13
+def waits(gate: Gate, clock: Clock, answers: list[Exception | None]) -> list[float]:
+    """In seconds; 0 where there was an answer. Each comes back as soon as it may."""
+    found = []
+    for answer in answers:
+        busy = ask(gate, answer)
+        found.append(busy.after.total_seconds() if isinstance(busy, LlmBusy) else 0)
+        clock.now += found[-1]
+    return found
+
+
+def test_a_429_that_does_not_say_how_long_waits_longer_each_time(clock: Clock) -> None:
+    gate = Gate(clock=clock, jitter=lambda: 0.0)
+    silent = Throttled("wait", hint=None)
+    assert waits(gate, clock, [silent, silent, None, *[silent] * 8]) == [2, 4, 0, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+async def test_a_429_that_does_not_say_how_long_holds_itself_alone(llm: Asking) -> None:
+    llm.server.script("429", "429", "429", "good")
+    outcomes = [await llm.outcome() for _ in range(4)]
+    # At the same moment: the server takes so many at a time, and no more.
+    assert [each.after.total_seconds() for each in outcomes if isinstance(each, LlmBusy)] == [2, 4, 4]
+    assert isinstance(outcomes[-1], Answer)
 
 
 @pytest.mark.parametrize("alive", [None, LlmRejected("no"), Unavailable("broke off"), Throttled("wait", hint=None)])

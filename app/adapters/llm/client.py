@@ -67,7 +67,7 @@ class LlmClient:
         gate: Gate | None = None,
     ) -> None:
         """`slots`: questions at a time; more wait. `first_byte_seconds` is also what may pass between two bytes."""
-        self._url = endpoint(base_url)
+        self._url = httpx.URL(endpoint(base_url))
         self._model = model
         self._context_tokens = context_tokens
         self._total = total_seconds
@@ -109,11 +109,9 @@ class LlmClient:
         dialect = self._dialects.current()
         try:
             async with asyncio.timeout(self._total):
-                while True:
-                    try:
-                        return await self._exchange(question, dialect)
-                    except Refusal as refusal:
-                        dialect = self._simpler(dialect, refusal, question)
+                while isinstance(came := await self._exchange(question, dialect), Refusal):
+                    dialect = self._simpler(dialect, came, question)
+                return came
         except TimeoutError:
             raise Unavailable(f"the language model has not come to an end within {self._total:g} s") from None
 
@@ -125,15 +123,18 @@ class LlmClient:
         self._dialects.note(simpler, refusal)
         return simpler
 
-    async def _exchange(self, question: Question, dialect: Dialect) -> Answer:
-        """Raises Refusal besides what `ask` does, and Unreached and Unanswered in place of Unavailable."""
+    async def _exchange(self, question: Question, dialect: Dialect) -> Answer | Refusal:
+        """Raises what `ask` does, and Unreached and Unanswered besides."""
         reading = Reading(max_output_tokens=question.max_output_tokens)
         body = dialect.request(question, model=self._model)
         try:
             async with self._http.stream("POST", self._url, content=body) as response:
                 if response.status_code != httpx.codes.OK:
-                    raise await _refusal(response)
+                    return await _refusal(response)
                 await reading.take(response.aiter_bytes())
+        except Refusal as refusal:
+            # As a value: an exception would hang on to the next one, with the server's words in it.
+            return refusal
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
             raise Unreached(f"the language model can't be reached ({_name(error)})") from None
         except httpx.HTTPError as error:

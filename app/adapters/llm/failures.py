@@ -49,7 +49,7 @@ class Unanswered(Exception):
     """The server had the question, and broke down over it or fell silent."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Refusal(Exception):
     """An answer with another status than 200, or an error in the middle of a stream."""
 

@@ -42,6 +42,7 @@ class Gate:
         self._rests_until = 0.0
         self._trying = False
         self._throttles = 0
+        self._throttles_until = 0.0
         self._held_until = 0.0
 
     @contextmanager
@@ -104,7 +105,10 @@ class Gate:
         if hint is None:
             # Many servers refuse what is beyond so many at a time: the others go on.
             wait = min(LONGEST_WAIT, FIRST_WAIT * (1 << min(self._throttles, 10)))
-            self._throttles += 1
+            if (now := self._clock()) >= self._throttles_until:
+                # Of many that were under way at the same time, one counts.
+                self._throttles += 1
+                self._throttles_until = now + wait
             return self._spread(wait)
         self._held_until = max(self._held_until, self._clock() + hint.total_seconds())
         return self._spread(hint.total_seconds())
