@@ -10,10 +10,17 @@ from uuid import uuid4
 from app.copies import remove_abandoned
 from app.domain.lanes import LANE_OF_KIND, Lane
 from app.domain.tenants import Allowance
+from app.handlers.ask import AskHandler
+from app.handlers.asking import Budget
+from app.handlers.classify import ClassifyHandler
+from app.handlers.extract import ExtractHandler
 from app.handlers.ocr import OcrHandler
 from app.handlers.selftest import SelftestHandler
+from app.handlers.summarize import SummarizeHandler
+from app.ports.database import Database
 from app.ports.doorbell import Doorbell
 from app.ports.handlers import Handler
+from app.ports.llm import Llm
 from app.ports.sweeps import Sweeps
 from app.services.documents import Documents
 from app.services.erasure import Erasure
@@ -31,7 +38,16 @@ from app.services.turns import Turns
 from app.services.uploads import Uploads
 from app.settings import Role, Settings
 from app.telemetry import Metrics
-from app.wiring import Store, open_blobs, open_doorbells, open_recognizer, open_renderer, open_store, open_tokens
+from app.wiring import (
+    Store,
+    open_blobs,
+    open_doorbells,
+    open_llm,
+    open_recognizer,
+    open_renderer,
+    open_store,
+    open_tokens,
+)
 from app.worker.consumer import Consumer
 from app.worker.heart import Heart
 from app.worker.worker import Worker
@@ -62,7 +78,7 @@ class Runtime:
 
 @asynccontextmanager
 async def open_runtime(
-    settings: Settings, metrics: Metrics, *, handlers: Sequence[Handler] | None = None
+    settings: Settings, metrics: Metrics, *, handlers: Sequence[Handler] | None = None, llm: Llm | None = None
 ) -> AsyncIterator[Runtime]:
     """Everything that the role needs; leaving closes it in the opposite order. `handlers` stand in for Daira's own."""
     async with AsyncExitStack() as stack:
@@ -70,6 +86,7 @@ async def open_runtime(
         doorbells = await open_doorbells(settings, stack, metrics)
         blobs = await open_blobs(settings, stack)
         recognizer = await open_recognizer(settings, stack)
+        llm = llm or open_llm(settings, stack, metrics)
         ringing = Ringing(doorbells, metrics)
         remove_abandoned()
         stopping = asyncio.Event()
@@ -100,6 +117,7 @@ async def open_runtime(
                 blobs=blobs,
                 ringing=ringing,
                 languages=recognizer.languages,
+                llm=llm is not None,
             ),
             documents=documents,
             outputs=Outputs(database=store.database, blobs=blobs),
@@ -109,7 +127,13 @@ async def open_runtime(
                 renderer=open_renderer(settings, stack),
                 turns=Turns(at_once=settings.renderers),
             ),
-            jobs=Jobs(database=store.database, ringing=ringing, languages=recognizer.languages, stopping=stopping),
+            jobs=Jobs(
+                database=store.database,
+                ringing=ringing,
+                languages=recognizer.languages,
+                llm=llm is not None,
+                stopping=stopping,
+            ),
             stopping=stopping,
             sweeping=sweeping,
             sweeps=store.sweeps,
@@ -128,6 +152,7 @@ async def open_runtime(
                 or [
                     OcrHandler(database=store.database, blobs=blobs, recognizer=recognizer, metrics=metrics),
                     SelftestHandler(blobs=blobs),
+                    *_asking(settings, store.database, llm),
                 ],
             ),
         )
@@ -140,6 +165,19 @@ def _allowance(settings: Settings) -> Allowance:
         max_upload_bytes=settings.max_upload_bytes,
         requests_per_minute=settings.requests_per_minute,
     )
+
+
+def _asking(settings: Settings, database: Database, llm: Llm | None) -> list[Handler]:
+    """Without a model there are none: such a job then waits for a worker that has one."""
+    if llm is None:
+        return []
+    budget = Budget(calls=settings.llm_max_calls, tokens=settings.llm_max_tokens)
+    return [
+        SummarizeHandler(database=database, llm=llm, budget=budget),
+        ExtractHandler(database=database, llm=llm, budget=budget),
+        ClassifyHandler(database=database, llm=llm, budget=budget),
+        AskHandler(database=database, llm=llm, budget=budget),
+    ]
 
 
 def _worker(

@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_va
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.domain.lanes import Lane
-from app.urls import POSTGRES, check_blobs, check_queue, check_scheme
+from app.urls import POSTGRES, check_blobs, check_llm, check_queue, check_scheme
 
 PREFIX = "DAIRA_"
 MOST_SLOTS = 1_000
@@ -149,6 +149,12 @@ class Settings(BaseSettings):
         description="The language model may be silent for so long, at first or in between.",
     )
     llm_total_seconds: float = Field(600, gt=0, le=86_400, description="For one answer of the language model.")
+    llm_max_calls: int = Field(
+        100, ge=1, le=100_000, description="Questions that one job may ask the language model, tries included."
+    )
+    llm_max_tokens: int = Field(
+        2_000_000, ge=1_000, le=10**10, description="Tokens that one job may spend, read and written together."
+    )
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Least level that is logged.")
     log_format: str = Field("auto", pattern="^(auto|json|text)$", description="`auto`: text on a terminal, else JSON.")
     debug: bool = Field(default=False, description="Tracebacks in answers; refused in production.")
@@ -213,9 +219,7 @@ class Settings(BaseSettings):
     @field_validator("llm_base_url")
     @classmethod
     def _check_llm_base_url(cls, value: str) -> str:
-        _check_scheme(value, frozenset({"http", "https"}))
-        if value and (not urlsplit(value).hostname or "@" in urlsplit(value).netloc or "#" in value):
-            raise ValueError("the language model's address is http(s)://host/path; a key goes into DAIRA_LLM_API_KEY")
+        check_llm(value)
         return value
 
     @field_validator("llm_api_key")

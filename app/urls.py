@@ -29,3 +29,9 @@ def check_blobs(url: str) -> None:
         raise ValueError(
             "a bucket is given as s3://bucket or s3://bucket/prefix: no credentials, nothing to be escaped"
         )
+
+
+def check_llm(url: str) -> None:
+    check_scheme(url, frozenset({"http", "https"}))
+    if url and (not urlsplit(url).hostname or "@" in urlsplit(url).netloc or "#" in url):
+        raise ValueError("the language model's address is http(s)://host/path; a key goes into DAIRA_LLM_API_KEY")

@@ -5,7 +5,8 @@ DairaError
 ├── Unauthorized      say who you are
 ├── Forbidden         known, but not allowed
 ├── Conflict          the state does not allow it now
-│   └── NotReady      wait and ask again
+│   ├── NotReady      wait and ask again
+│   └── LlmNotConfigured  ask whoever runs the service to set a language model up
 ├── Invalid           change the request
 │   ├── TooLarge      send less
 │   └── Unsupported   send another type of file
@@ -44,6 +45,10 @@ class NotReady(Conflict):
     def __init__(self, message: str, *, retry_after: timedelta = timedelta(seconds=2)) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class LlmNotConfigured(Conflict):
+    code = "llm_not_configured"
 
 
 class Invalid(DairaError):

@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Protocol
 
+from app.domain.answers import Kept
 from app.domain.documents import Cursor, Document, DocumentStatus
 from app.domain.doorbells import Ring
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId
@@ -40,6 +41,9 @@ class Tx(Protocol):
 
     @property
     def pages(self) -> "Pages": ...
+
+    @property
+    def answers(self) -> "Answers": ...
 
     @property
     def jobs(self) -> "Jobs": ...
@@ -172,6 +176,21 @@ class Pages(Protocol):
 
     async def warnings(self, document_id: DocumentId) -> Mapping[int, Sequence[WarningCode]]:
         """Of the pages that have any, by their numbers."""
+        ...
+
+
+class Answers(Protocol):
+    async def keep(self, lease: Lease, kept: Kept) -> bool:
+        """Keep what a question of the job was answered, for the next attempt; False when the lease is lost.
+
+        A question that was answered before stays as it is.
+        """
+        ...
+
+    async def kept(self, job_id: JobId) -> list[Kept]: ...
+
+    async def forget(self, job_id: JobId) -> None:
+        """The job has its result: what led to it goes."""
         ...
 
 

@@ -14,7 +14,7 @@ from app.domain.lanes import NEED_TEXT, TEXT
 from app.ports.database import Database, Tx
 from app.services.queue_limit import refuse_beyond
 from app.services.ringing import Ringing
-from app.services.uploads import JobRequest, check_languages, new_job
+from app.services.uploads import JobRequest, check_kinds, check_languages, new_job
 
 FIRST_LOOK = 0.05
 LONGEST_BETWEEN_LOOKS = 1.0
@@ -26,6 +26,8 @@ class Jobs:
     database: Database
     ringing: Ringing
     languages: Callable[[], frozenset[str]]
+    llm: bool
+    """Whether a language model is set up."""
     stopping: asyncio.Event
     """Set when the service is told to stop: who waits is answered with the job as it is."""
 
@@ -74,8 +76,9 @@ class Jobs:
     ) -> tuple[Job, bool]:
         """The job, and whether it is new: an equal one that is queued or claimed already is answered instead.
 
-        Raises TooMany where the tenant has no room for another.
+        Raises TooMany where the tenant has no room for another, LlmNotConfigured where nobody could do it.
         """
+        check_kinds([request], llm=self.llm)
         check_languages(None, [request], installed=self.languages())
         async with self.database.begin(tenant_id) as tx:
             document = await tx.documents.get(document_id)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from app.domain.documents import ACCEPTED_WITHIN, Document, DocumentStatus, blob_key, status
 from app.domain.doorbells import Ring
-from app.domain.errors import Invalid, TooLarge
+from app.domain.errors import Invalid, LlmNotConfigured, TooLarge
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import Job, NewJob
 from app.domain.lanes import NEED_TEXT, TEXT
@@ -60,6 +60,8 @@ class Uploads:
     blobs: Blobs
     ringing: Ringing
     languages: Callable[[], frozenset[str]]
+    llm: bool
+    """Whether a language model is set up."""
 
     async def receive(self, tenant_id: TenantId, chunks: AsyncIterator[bytes], *, max_bytes: int) -> Received:
         """Store the bytes while counting and hashing them. Nothing is left behind when it raises.
@@ -92,8 +94,9 @@ class Uploads:
     ) -> Accepted:
         """Make a document of received bytes. The same bytes again are the same document.
 
-        After Invalid, NotFound and TooMany there is no row: the bytes are to be discarded.
+        After Invalid, NotFound, TooMany and LlmNotConfigured there is no row: the bytes are to be discarded.
         """
+        check_kinds(requests, llm=self.llm)
         check_languages(language, requests, installed=self.languages())
         _refuse_late(received.begun_at)
         document = Document(
@@ -121,10 +124,22 @@ class Uploads:
         await self.blobs.delete(blob_key(received.tenant_id, received.document_id))
 
 
+def check_kinds(requests: Sequence[JobRequest], *, llm: bool) -> None:
+    """Raises LlmNotConfigured at once for what no worker could do."""
+    wanted = sorted({request.kind for request in requests} & NEED_TEXT)
+    if wanted and not llm:
+        raise LlmNotConfigured(
+            f"jobs of the kind {', '.join(wanted)} need a language model, and none is set up here:"
+            " set DAIRA_LLM_BASE_URL and DAIRA_LLM_MODEL"
+        )
+
+
 def check_languages(language: str | None, requests: Sequence[JobRequest], *, installed: frozenset[str]) -> None:
     """Raises Invalid at once for what no worker could read."""
     wanted: list[tuple[str, object]] = [("/language", language)]
-    wanted += [(f"/jobs/{n}/language", request.payload.get("language")) for n, request in enumerate(requests)]
+    # What others call a language is what they are to write in, and no model of the reader's.
+    read = [(n, request.payload) for n, request in enumerate(requests) if request.kind not in NEED_TEXT]
+    wanted += [(f"/jobs/{n}/language", payload.get("language")) for n, payload in read]
     for pointer, name in wanted:
         if name is not None and (missing := set(str(name).split("+")) - installed):
             known = ", ".join(sorted(installed))

@@ -1,10 +1,10 @@
 """What goes over the wire, as the API's contract names it."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, AwareDatetime, BaseModel
 
 from app.domain.callers import Caller
 from app.domain.documents import Document, DocumentStatus, status
@@ -12,8 +12,6 @@ from app.domain.jobs import Attempt, AttemptOutcome, Job, JobState
 from app.domain.keys import Scope
 from app.domain.pages import Page, Source
 from app.domain.warnings import WarningCode
-from app.ports.ocr import Mode
-from app.services.uploads import JobRequest
 
 
 def in_utc(moment: datetime) -> datetime:
@@ -42,31 +40,6 @@ class Problem(BaseModel):
     code: str
     request_id: str
     errors: list[FieldFault] | None = None
-
-
-LANGUAGES = r"^[a-z]{3}(_[a-z]+)?(\+[a-z]{3}(_[a-z]+)?)*$"
-"""One or more installed models, as ISO 639-2 codes, with a script where there are several."""
-
-PAGES = r"^\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*$"
-"""Numbers and ranges of pages, from 1."""
-
-
-class OcrRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    kind: Literal["ocr"]
-    language: Annotated[str, Field(max_length=40, pattern=LANGUAGES, examples=["eng+deu"])] | None = None
-    mode: Mode = Mode.AUTO
-    pages: Annotated[str, Field(max_length=200, pattern=PAGES, examples=["1-3,7"])] | None = None
-
-    def to_domain(self) -> JobRequest:
-        payload = self.model_dump(mode="json", exclude={"kind"}, exclude_none=True)
-        return JobRequest(kind=self.kind, payload=payload)
-
-
-AnyJobRequest = OcrRequest
-JOB_REQUEST = TypeAdapter(AnyJobRequest)
-JOB_REQUESTS = TypeAdapter(Annotated[list[AnyJobRequest], Field(max_length=20)])
 
 
 class ErrorBody(BaseModel):

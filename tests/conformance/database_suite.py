@@ -16,7 +16,7 @@ from app.domain.keys import ApiKey
 from app.domain.leases import Lease
 from app.domain.tenants import TenantState
 from app.ports.database import Tx
-from tests.support.rig import Rig, done, fail, new_document, new_job, new_key, new_page, release
+from tests.support.rig import Rig, done, fail, new_answer, new_document, new_job, new_key, new_page, release
 
 
 class Boom(Exception):
@@ -58,6 +58,9 @@ CALLS: dict[str, Call] = {
     "pages.warnings": lambda tx, ids: tx.pages.warnings(ids.document),
     "pages.drafted": lambda tx, ids: tx.pages.drafted(ids.job),
     "pages.draft": lambda tx, ids: tx.pages.draft(ids.lease, [new_page(7)]),
+    "answers.kept": lambda tx, ids: tx.answers.kept(ids.job),
+    "answers.keep": lambda tx, ids: tx.answers.keep(ids.lease, new_answer()),
+    "answers.forget": lambda tx, ids: tx.answers.forget(ids.job),
     "jobs.add": lambda tx, ids: tx.jobs.add(new_job(document_id=ids.document)),
     "jobs.get": lambda tx, ids: tx.jobs.get(ids.job),
     "jobs.newest": lambda tx, ids: tx.jobs.newest(document_ids=[ids.document]),

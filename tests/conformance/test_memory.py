@@ -8,6 +8,7 @@ from app.adapters.memory.blobs import MemoryBlobs
 from app.adapters.memory.doorbell import MemoryDoorbell
 from app.ports.blobs import StockedBlobs
 from app.ports.doorbell import Doorbell
+from tests.conformance.answers_suite import AnswersSuite
 from tests.conformance.blobs_suite import BlobsSuite
 from tests.conformance.caps_suite import CapsSuite
 from tests.conformance.database_suite import DatabaseSuite
@@ -54,6 +55,10 @@ class TestMemoryDocuments(DocumentsSuite):
 
 
 class TestMemoryDrafts(DraftsSuite):
+    pass
+
+
+class TestMemoryAnswers(AnswersSuite):
     pass
 
 

@@ -14,6 +14,7 @@ from app.domain.doorbells import Ring
 from app.domain.ids import JobId, tenant_id, uuid7
 from app.domain.leases import ClaimOutcome, Lease, Pulse
 from app.ports.doorbell import Doorbell
+from tests.conformance.answers_suite import AnswersSuite
 from tests.conformance.caps_suite import CapsSuite, capped
 from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.documents_suite import DocumentsSuite
@@ -133,6 +134,10 @@ class TestPostgresDrafts(DraftsSuite):
                 finished, _ = await asyncio.wait({settle}, timeout=0.3)
                 assert not finished
             assert await settle
+
+
+class TestPostgresAnswers(AnswersSuite):
+    pass
 
 
 class TestPostgresJobs(JobsSuite):

@@ -8,7 +8,7 @@ import pytest
 from app.adapters.postgres.engine import Engine, administer
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
-from tests.support.rig import Rig, done, new_page
+from tests.support.rig import Rig, done, new_answer, new_page
 
 
 @pytest.fixture
@@ -30,6 +30,7 @@ async def furnished(cloned: Cloned, engine: Engine) -> Rig:
         lease = await rig.lease(job)
         async with rig.database.begin(tenant) as tx:
             assert await tx.pages.draft(lease, [new_page()])
+            assert await tx.answers.keep(lease, new_answer())
         assert await rig.leases.settle([done(lease)]) == [True]
         async with rig.database.begin(tenant) as tx:
             await tx.pages.replace(document.id, [new_page()])

@@ -21,6 +21,7 @@ from app.web import cursors
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
 from tests.support.rig import Rig, done, new_page
+from tests.support.scripted_llm import Scripted
 
 
 def settings_of(database_url: str, **given: Any) -> Settings:
@@ -100,7 +101,9 @@ async def _whole(content: bytes) -> AsyncIterator[bytes]:
 
 @asynccontextmanager
 async def a_house(cloned: Cloned, app: FastAPI, **given: Any) -> AsyncIterator[House]:
-    async with open_runtime(settings_of(**{"database_url": cloned.app_url} | given), Metrics()) as runtime:
+    settings = settings_of(**{"database_url": cloned.app_url} | given)
+    # A model is set up: every kind of job can be asked for.
+    async with open_runtime(settings, Metrics(), llm=Scripted()) as runtime:
         app.state.runtime = runtime
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://daira.test") as client:

@@ -25,6 +25,12 @@ PLAIN: dict[str, tuple[object, ...]] = {
     "Range": ("bytes=0-3", "bytes=9999999-"),
     "if-range": ('"nothing"',),
     "if-none-match": ('"nothing"',),
+    "schema": ({},),
+    "instructions": ("Be exact.",),
+    "labels": (["invoice", "other"],),
+    "multiple": (True,),
+    "question": ("Why?",),
+    "max_words": (100,),
 }
 """Parameters that name nothing of anybody's, with values to try; None leaves it out."""
 
@@ -37,10 +43,12 @@ class Operation:
     path: str
     places: Mapping[str, str]
     """Where each parameter goes: path, query, header, form or json."""
+    fixed: Mapping[str, object]
+    """What tells this way to ask from others at the same address."""
 
     @override
     def __str__(self) -> str:
-        return f"{self.method.upper()} {self.path}"
+        return " ".join([self.method.upper(), self.path, *map(str, self.fixed.values())])
 
     @property
     def named(self) -> dict[str, str]:
@@ -64,6 +72,8 @@ class Operation:
             yield self._request(dict(given) | dict(zip(plain, chosen, strict=True)))
 
     def _choices(self, name: str) -> tuple[object, ...]:
+        if name in self.fixed:
+            return (self.fixed[name],)
         left_out = self.places[name] == "query"
         return tuple(value for value in PLAIN[name] if left_out or value is not None)
 
@@ -87,18 +97,26 @@ class Operation:
 
 def operations(document: dict[str, Any]) -> list[Operation]:
     return [
-        Operation(method=method, path=path, places=_places(item, operation))
+        Operation(method=method, path=path, places=_parameters(item, operation) | places, fixed=fixed)
         for path, item in document["paths"].items()
         for method, operation in item.items()
         if method in HTTP_METHODS
+        for places, fixed in _bodies(operation)
     ]
 
 
-def _places(item: dict[str, Any], operation: dict[str, Any]) -> dict[str, str]:
+def _parameters(item: dict[str, Any], operation: dict[str, Any]) -> dict[str, str]:
     parameters = [*item.get("parameters", []), *operation.get("parameters", [])]
-    places = {parameter["name"]: parameter["in"] for parameter in parameters}
+    return {parameter["name"]: parameter["in"] for parameter in parameters}
+
+
+def _bodies(operation: dict[str, Any]) -> Iterator[tuple[dict[str, str], dict[str, object]]]:
+    """Each kind of body: the places of its parameters, and those that are always the same."""
     content = operation.get("requestBody", {}).get("content", {})
+    if not content:
+        yield {}, {}
     for media_type, body in content.items():
         place = "form" if media_type.startswith("multipart/") else "json"
-        places |= dict.fromkeys(body["schema"].get("properties", {}), place)
-    return places
+        for kind in body["schema"].get("oneOf", [body["schema"]]):
+            parts = kind.get("properties", {})
+            yield dict.fromkeys(parts, place), {name: part["const"] for name, part in parts.items() if "const" in part}

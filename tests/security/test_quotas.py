@@ -51,7 +51,9 @@ def rig(cloned: Cloned, engine: Engine) -> Rig:
 @pytest.fixture
 def uploads(rig: Rig, tmp_path: Path) -> Uploads:
     ringing = Ringing(dict.fromkeys(Lane, MemoryDoorbell()), Metrics())
-    return Uploads(database=rig.database, blobs=FileBlobs(tmp_path), ringing=ringing, languages=lambda: ENGLISH)
+    return Uploads(
+        database=rig.database, blobs=FileBlobs(tmp_path), ringing=ringing, languages=lambda: ENGLISH, llm=False
+    )
 
 
 async def content(number: int) -> AsyncIterator[bytes]:
@@ -107,7 +109,9 @@ async def test_it_is_as_exact_where_the_limit_comes_near_only_meanwhile(
 async def test_job_requests_and_uploads_share_the_limit(rig: Rig, uploads: Uploads) -> None:
     tenant = await rig.tenant()
     documents = [await rig.document(tenant) for _ in range(10)]
-    jobs = Jobs(database=rig.database, ringing=uploads.ringing, languages=lambda: ENGLISH, stopping=asyncio.Event())
+    jobs = Jobs(
+        database=rig.database, ringing=uploads.ringing, languages=lambda: ENGLISH, llm=False, stopping=asyncio.Event()
+    )
     requests = [jobs.request(tenant, each.id, OCR, max_queued=7) for each in documents]
     sent = [upload(uploads, tenant, n, limit=7) for n in range(10)]
     await asyncio.gather(*requests, *sent, return_exceptions=True)

@@ -10,6 +10,7 @@ from app.adapters.memory.database import MemoryDatabase
 from app.adapters.memory.leases import MemoryLeases
 from app.adapters.memory.store import MemoryStore
 from app.adapters.memory.sweeps import MemorySweeps
+from app.domain.answers import Kept
 from app.domain.documents import Document
 from app.domain.doorbells import Ring
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId, tenant_id, uuid7
@@ -198,6 +199,11 @@ def new_page(number: int = 1, *, text: str = "Dear Sir") -> Page:
             Word(text=text, box=(72.0, 72.5, 144.25, 90.0), confidence=0.75, source=Source.TEXT_LAYER, line=2, block=1),
         ),
     )
+
+
+def new_answer(**fields: Any) -> Kept:
+    defaults: dict[str, Any] = {"question": "a:0", "text": "{}", "input_tokens": 100, "output_tokens": 20}
+    return Kept(**defaults | fields)
 
 
 def done(lease: Lease) -> Settlement:

@@ -18,6 +18,7 @@ from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId
 from app.domain.keys import Scope
 from app.domain.leases import ClaimedJob
+from app.ports.llm import Llm
 from app.services.execution import Execution
 from app.settings import Settings
 from app.telemetry import Metrics
@@ -83,9 +84,9 @@ class Served:
 
 
 @asynccontextmanager
-async def served(**settings: Any) -> AsyncIterator[Served]:
+async def served(*, llm: Llm | None = None, **settings: Any) -> AsyncIterator[Served]:
     app = the_app()
-    async with open_runtime(in_memory(**settings), Metrics()) as runtime:
+    async with open_runtime(in_memory(**settings), Metrics(), llm=llm) as runtime:
         app.state.runtime = runtime
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://daira.test") as client:

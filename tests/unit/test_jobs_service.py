@@ -30,6 +30,7 @@ def service(bench: Bench, database: Database) -> Jobs:
         database=database,
         ringing=bench.ringing,
         languages=lambda: frozenset({"deu", "eng"}),
+        llm=False,
         stopping=asyncio.Event(),
     )
 

@@ -51,6 +51,7 @@ class Desk:
             blobs=blobs,
             ringing=Ringing(dict.fromkeys(Lane, self.bell), self.metrics),
             languages=lambda: frozenset({"eng", "deu"}),
+            llm=False,
         )
 
     async def receive(self, tenant: TenantId, chunks: AsyncIterator[bytes]) -> Received:

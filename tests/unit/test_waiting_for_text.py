@@ -32,10 +32,10 @@ class House:
         self.bench = Bench(rig=rig)
         languages = lambda: frozenset({"eng"})  # noqa: E731 - a constant as a call
         self.uploads = Uploads(
-            database=rig.database, blobs=MemoryBlobs(), ringing=self.bench.ringing, languages=languages
+            database=rig.database, blobs=MemoryBlobs(), ringing=self.bench.ringing, languages=languages, llm=True
         )
         self.jobs = Jobs(
-            database=rig.database, ringing=self.bench.ringing, languages=languages, stopping=asyncio.Event()
+            database=rig.database, ringing=self.bench.ringing, languages=languages, llm=True, stopping=asyncio.Event()
         )
 
     async def upload(self, *requests: JobRequest) -> list[Job]:
@@ -46,6 +46,7 @@ class House:
             media_type=document.media_type,
             size=document.size,
             sha256=sha256(document.id.bytes).hexdigest(),
+            begun_at=document.created_at,
         )
         accepted = await self.uploads.accept(
             received, filename="a", language="eng", metadata={}, requests=requests, max_queued=MANY

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from app.adapters.memory.answers import MemoryAnswers
 from app.adapters.memory.documents import MemoryDocuments
 from app.adapters.memory.jobs import MemoryJobs
 from app.adapters.memory.keys import MemoryKeys
@@ -11,7 +12,7 @@ from app.adapters.memory.store import MemoryStore, Session
 from app.adapters.memory.tenants import MemoryTenantRow
 from app.domain import ids
 from app.domain.ids import TenantId
-from app.ports.database import Documents, Jobs, Keys, Pages, TenantRow, Tx
+from app.ports.database import Answers, Documents, Jobs, Keys, Pages, TenantRow, Tx
 
 
 class MemoryTx:
@@ -20,6 +21,7 @@ class MemoryTx:
         self.keys: Keys = MemoryKeys(session)
         self.documents: Documents = MemoryDocuments(session)
         self.pages: Pages = MemoryPages(session)
+        self.answers: Answers = MemoryAnswers(session)
         self.jobs: Jobs = MemoryJobs(session)
 
 

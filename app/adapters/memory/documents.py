@@ -77,6 +77,7 @@ class MemoryDocuments:
             del tables.jobs[job_id]
             tables.attempts.pop(job_id, None)
             tables.drafts.pop(job_id, None)
+            tables.answers.pop(job_id, None)
         return True
 
 

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from app.domain.answers import Kept
 from app.domain.documents import Document
 from app.domain.errors import NotFound
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId
@@ -39,6 +40,7 @@ class Tables:
     documents: dict[DocumentId, Document] = field(default_factory=dict)
     pages: dict[DocumentId, tuple[Page, ...]] = field(default_factory=dict)
     drafts: dict[JobId, dict[int, Page]] = field(default_factory=dict)
+    answers: dict[JobId, dict[str, Kept]] = field(default_factory=dict)
     jobs: dict[JobId, JobRow] = field(default_factory=dict)
     attempts: dict[JobId, tuple[Attempt, ...]] = field(default_factory=dict)
 
@@ -49,6 +51,7 @@ class Tables:
             documents=dict(self.documents),
             pages=dict(self.pages),
             drafts=dict(self.drafts),
+            answers=dict(self.answers),
             jobs=dict(self.jobs),
             attempts=dict(self.attempts),
         )
@@ -56,7 +59,7 @@ class Tables:
     def clear(self) -> None:
         """What the cascade from a removed tenant does in a database."""
         self.tenant = None
-        for rows in (self.keys, self.documents, self.pages, self.drafts, self.jobs, self.attempts):
+        for rows in (self.keys, self.documents, self.pages, self.drafts, self.answers, self.jobs, self.attempts):
             rows.clear()
 
     def counts(self) -> dict[str, int]:
@@ -66,6 +69,7 @@ class Tables:
             "documents": len(self.documents),
             "pages": sum(len(pages) for pages in self.pages.values()),
             "drafts": sum(len(pages) for pages in self.drafts.values()),
+            "answers": sum(len(answers) for answers in self.answers.values()),
             "jobs": len(self.jobs),
             "job_attempts": sum(len(attempts) for attempts in self.attempts.values()),
         }

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from sqlalchemy import text
 
+from app.adapters.postgres.answers import PostgresAnswers
 from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.documents import PostgresDocuments
 from app.adapters.postgres.engine import Engine
@@ -25,6 +26,7 @@ class PostgresTx:
         self.keys = PostgresKeys(clamped)
         self.documents = PostgresDocuments(clamped)
         self.pages = PostgresPages(clamped)
+        self.answers = PostgresAnswers(clamped)
         self.jobs = PostgresJobs(clamped)
 
 

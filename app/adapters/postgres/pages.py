@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, Row, and_, delete, func, select
 
 from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.faults import known_faults
-from app.adapters.postgres.tables import drafts, jobs, pages
+from app.adapters.postgres.fence import holds
+from app.adapters.postgres.tables import drafts, pages
 from app.domain.ids import DocumentId, JobId
-from app.domain.jobs import JobState
 from app.domain.leases import Lease
 from app.domain.pages import Page, Source, Word
 from app.domain.text import scrub
@@ -64,15 +64,7 @@ class PostgresPages:
             await self._add(ADD_PAGES, document_id, new)
 
     async def draft(self, lease: Lease, new: Sequence[Page]) -> bool:
-        # Locked: whoever ends the attempt comes before this, and is seen, or after it.
-        fence = and_(
-            jobs.c.tenant_id == self._tenant_id,
-            jobs.c.id == lease.job_id,
-            jobs.c.attempts == lease.attempt,
-            jobs.c.state == JobState.CLAIMED,
-        )
-        held = await self._clamped.execute(select(jobs.c.id).where(fence).with_for_update(read=True))
-        if held.one_or_none() is None:
+        if not await holds(self._clamped, lease):
             return False
         with known_faults():
             await self._add(ADD_DRAFTS, lease.job_id, new)

@@ -134,6 +134,21 @@ drafts = Table(
     _belongs_to("jobs", "tenant_id", "job_id", name="drafts_job_fkey"),
 )
 
+answers = Table(
+    "answers",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("job_id", UUID, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("text", StorableText),
+    Column("fault", StorableText),
+    Column("input_tokens", Integer, nullable=False),
+    Column("output_tokens", Integer, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "job_id", "question", name="answers_pkey"),
+    _named("answers"),
+    _belongs_to("jobs", "tenant_id", "job_id", name="answers_job_fkey"),
+)
+
 jobs = Table(
     "jobs",
     metadata,

@@ -121,6 +121,7 @@ def _rows(tenant: TenantId) -> dict[Table, Values]:
         tables.jobs: {**document, "id": ONE, "kind": selftest.KIND, "run_after": far_off, "ring_after": far_off},
         tables.drafts: {**job, **page},
         tables.job_attempts: {**job, "attempt": 1, "worker": "selftest", "started_at": far_off, "outcome": "done"},
+        tables.answers: {**job, "question": "selftest", "input_tokens": 0, "output_tokens": 0},
         tables.results: {**job, "data": {}},
         tables.idempotency_keys: {**document, "key": "selftest", "fingerprint": ONE.bytes},
     }

@@ -1,0 +1,51 @@
+"""Answers that an unfinished job has been given."""
+
+from sqlalchemy import ColumnElement, and_, delete, select
+from sqlalchemy.dialects.postgresql import insert
+
+from app.adapters.postgres.clamped import Clamped
+from app.adapters.postgres.fence import holds
+from app.adapters.postgres.tables import answers
+from app.domain.answers import Kept
+from app.domain.ids import JobId
+from app.domain.leases import Lease
+
+
+class PostgresAnswers:
+    def __init__(self, clamped: Clamped) -> None:
+        self._clamped = clamped
+        self._tenant_id = clamped.tenant_id
+
+    async def keep(self, lease: Lease, kept: Kept) -> bool:
+        if not await holds(self._clamped, lease):
+            return False
+        statement = insert(answers).values(
+            tenant_id=self._tenant_id,
+            job_id=lease.job_id,
+            question=kept.question,
+            text=kept.text,
+            fault=kept.fault,
+            input_tokens=kept.input_tokens,
+            output_tokens=kept.output_tokens,
+        )
+        await self._clamped.execute(statement.on_conflict_do_nothing())
+        return True
+
+    async def kept(self, job_id: JobId) -> list[Kept]:
+        rows = await self._clamped.execute(select(answers).where(self._of(job_id)))
+        return [
+            Kept(
+                question=row.question,
+                text=row.text,
+                fault=row.fault,
+                input_tokens=row.input_tokens,
+                output_tokens=row.output_tokens,
+            )
+            for row in rows
+        ]
+
+    async def forget(self, job_id: JobId) -> None:
+        await self._clamped.execute(delete(answers).where(self._of(job_id)))
+
+    def _of(self, job_id: JobId) -> ColumnElement[bool]:
+        return and_(answers.c.tenant_id == self._tenant_id, answers.c.job_id == job_id)

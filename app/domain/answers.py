@@ -1,0 +1,15 @@
+"""A question of a job and what became of it, kept so that nobody asks (and pays) again."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    question: str
+    """Its digest: what is asked, of which text, for the how manieth time."""
+    text: str | None
+    """The usable answer; None: there was none."""
+    fault: str | None = None
+    """Why not, in a few words of ours."""
+    input_tokens: int
+    output_tokens: int

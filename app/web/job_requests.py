@@ -1,0 +1,224 @@
+"""What may be asked for: a request of each job kind, strict, with limits, checked before anything is stored."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from app.domain.errors import Invalid
+from app.handlers.schema_checks import SchemaFault, check_schema
+from app.ports.ocr import Mode
+from app.services.uploads import JobRequest
+from app.web.errors import json_pointer
+from app.web.strict_json import parse_json
+
+LANGUAGES = r"^[a-z]{3}(_[a-z]+)?(\+[a-z]{3}(_[a-z]+)?)*$"
+"""One or more installed models, as ISO 639-2 codes, with a script where there are several."""
+
+PAGES = r"^\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*$"
+"""Numbers and ranges of pages, from 1."""
+
+LANGUAGE_NAME = r"^[A-Za-z]{2,20}([- ][A-Za-z]{2,20}){0,2}$"
+"""A code or an English name: `de`, `pt-BR`, `Brazilian Portuguese`."""
+
+MOST_JOBS = 20
+SAYS_SOMETHING = r"\S"
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    kind: str
+
+    def to_domain(self) -> JobRequest:
+        payload = self.model_dump(mode="json", by_alias=True, exclude={"kind"}, exclude_none=True)
+        return JobRequest(kind=self.kind, payload=payload)
+
+
+class OcrRequest(_Request):
+    """The text of a document's pages."""
+
+    kind: Literal["ocr"]
+    language: Annotated[str, Field(max_length=40, pattern=LANGUAGES, examples=["eng+deu"])] | None = None
+    mode: Mode = Mode.AUTO
+    pages: Annotated[str, Field(max_length=200, pattern=PAGES, examples=["1-3,7"])] | None = None
+
+
+class SummarizeRequest(_Request):
+    """What a document says, in few words."""
+
+    kind: Literal["summarize"]
+    max_words: Annotated[StrictInt, Field(ge=10, le=2_000, examples=[150])] | None = None
+    language: (
+        Annotated[
+            StrictStr,
+            Field(
+                pattern=LANGUAGE_NAME, description="To be written in. Default: the document's.", examples=["English"]
+            ),
+        ]
+        | None
+    ) = None
+
+
+def _checked(schema: dict[str, Any]) -> dict[str, Any]:
+    try:
+        check_schema(schema)
+    except SchemaFault as fault:
+        raise PydanticCustomError("json_schema", "{reason}", {"reason": str(fault), "at": fault.pointer}) from None
+    return schema
+
+
+INVOICE = {
+    "type": "object",
+    "properties": {
+        "number": {"type": "string"},
+        "date": {"type": "string", "description": "YYYY-MM-DD"},
+        "total": {"type": "number"},
+        "items": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "price": {"type": "number"}},
+                "required": ["name", "price"],
+            },
+        },
+    },
+    "required": ["total"],
+}
+
+
+class ExtractRequest(_Request):
+    """Values in the form of a JSON Schema, each with the words of the page that it stands on."""
+
+    kind: Literal["extract"]
+    json_schema: Annotated[
+        dict[str, Any],
+        AfterValidator(_checked),
+        Field(
+            alias="schema",
+            description="JSON Schema, draft 2020-12, of up to 64 KiB; references stay inside, patterns are RE2's.",
+            examples=[INVOICE],
+        ),
+    ]
+    instructions: (
+        Annotated[
+            StrictStr,
+            Field(max_length=8_000, pattern=SAYS_SOMETHING, examples=["Amounts without VAT. Leave out deposits."]),
+        ]
+        | None
+    ) = None
+
+
+def _told_apart(labels: list[str]) -> list[str]:
+    if len({" ".join(label.split()).casefold() for label in labels}) < len(labels):
+        raise ValueError("two labels are the same")
+    return labels
+
+
+class ClassifyRequest(_Request):
+    """Which of the labels a document has."""
+
+    kind: Literal["classify"]
+    labels: Annotated[
+        list[Annotated[StrictStr, Field(max_length=100, pattern=r"^\S([^\r\n]*\S)?$")]],
+        AfterValidator(_told_apart),
+        Field(min_length=2, max_length=100, examples=[["invoice", "receipt", "contract", "other"]]),
+    ]
+    multiple: StrictBool = False
+
+
+class AskRequest(_Request):
+    """A question to a document."""
+
+    kind: Literal["ask"]
+    question: Annotated[
+        StrictStr, Field(max_length=4_000, pattern=SAYS_SOMETHING, examples=["By when can the contract be terminated?"])
+    ]
+
+
+AnyJobRequest = Annotated[
+    OcrRequest | SummarizeRequest | ExtractRequest | ClassifyRequest | AskRequest, Field(discriminator="kind")
+]
+JOB_REQUEST = TypeAdapter[AnyJobRequest](AnyJobRequest)
+JOB_REQUESTS = TypeAdapter[list[AnyJobRequest]](Annotated[list[AnyJobRequest], Field(max_length=MOST_JOBS)])
+
+
+def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """References would lead to the root of the OpenAPI document, and not to that of the schema."""
+    if isinstance(schema, list):
+        return [_inlined(part, definitions) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if "$ref" in schema:
+        return _inlined(definitions[schema["$ref"].removeprefix("#/$defs/")], definitions)
+    return {
+        name: _inlined(part, definitions) for name, part in schema.items() if name not in {"$defs", "discriminator"}
+    }
+
+
+_SCHEMA = JOB_REQUEST.json_schema()
+JOB_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": _inlined(_SCHEMA, _SCHEMA["$defs"]),
+                "examples": {
+                    "ocr": {"value": {"kind": "ocr", "language": "eng+deu"}},
+                    "summarize": {"value": {"kind": "summarize", "max_words": 150}},
+                    "extract": {"value": {"kind": "extract", "schema": INVOICE}},
+                    "classify": {"value": {"kind": "classify", "labels": ["invoice", "receipt", "other"]}},
+                    "ask": {"value": {"kind": "ask", "question": "By when can the contract be terminated?"}},
+                },
+            }
+        },
+    }
+}
+
+
+def parse_request(text: str) -> JobRequest:
+    """Raises Invalid, with a JSON pointer into the body."""
+    try:
+        return JOB_REQUEST.validate_python(_parsed(text)).to_domain()
+    except ValidationError as error:
+        raise _invalid(error.errors()[0], ()) from None
+
+
+def parse_requests(text: str) -> list[JobRequest]:
+    """Raises Invalid, with a JSON pointer into the form."""
+    try:
+        return [request.to_domain() for request in JOB_REQUESTS.validate_python(_parsed(text, "jobs"))]
+    except ValidationError as error:
+        raise _invalid(error.errors()[0], ("jobs",)) from None
+
+
+def _parsed(text: str, *at: str) -> object:
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        pointer = json_pointer(at)
+        raise Invalid(f"{pointer if at else 'the body'} is not JSON: {error}", pointer=pointer) from None
+
+
+def _invalid(fault: ErrorDetails, root: Sequence[str]) -> Invalid:
+    location = list(fault["loc"])
+    # Pydantic names the kind that it chose, between the place of the request and the place in it.
+    depth = len(root)
+    if len(location) > depth:
+        del location[depth]
+    if fault["type"] in {"union_tag_invalid", "union_tag_not_found"}:
+        location.append("kind")
+    context: Mapping[str, Any] = fault.get("ctx", {})
+    pointer = json_pointer([*root, *location, *context.get("at", ())])
+    return Invalid(f"{pointer}: {fault['msg']}", pointer=pointer)
