@@ -22,6 +22,9 @@ from tests.support.llm_server import llm_server
 from tests.support.llm_troubles import TOO_LONG
 from tests.unit.waiting import until
 
+HURRY = 10
+"""Seconds: half of what a server may be silent for."""
+
 LONG = "The quick brown fox jumps over the lazy dog. " * 200
 
 
@@ -90,7 +93,9 @@ async def test_an_answer_whose_stream_does_not_end_is_taken_as_it_is(
 ) -> None:
     monkeypatch.setattr("app.adapters.llm.stream.TAIL", 0.05)
     llm.server.script("no_end")
+    started = time.monotonic()
     assert json.loads((await llm.ask()).text) == json.loads(LIKE_IT)
+    assert time.monotonic() - started < HURRY
     await until(lambda: llm.server.outcomes == ["left"])
 
 

@@ -4,17 +4,18 @@ import io
 import json
 import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 import structlog
 
 from app.adapters.llm import client, dialect, gate
 from app.telemetry import set_up_logging
-from tests.support.llm_asking import HURRIED, KEY, asking
+from tests.support.llm_asking import HURRIED, KEY, Asking, asking
 
 SECRET = "Grzegorz Brzeczyszczykiewicz"
 WISH = "wherever-chrzaszczyzewoszyce"
+USER = f"Find {WISH} in: {SECRET}. " * 100
 
 
 @pytest.fixture
@@ -71,15 +72,25 @@ ECHO = json.dumps(
     ],
 )
 async def test_text_wish_and_key_stay_out_of_messages_and_logs(lines: io.StringIO, behaviour: str) -> None:
-    user = f"Find {WISH} in: {SECRET}. " * 100
     async with asking(**HURRIED if behaviour == "hang" else {}) as llm:
         llm.server.default = behaviour
-        outcomes = [await llm.outcome(user=user) for _ in range(6)]
+        outcomes = [await llm.outcome(user=USER) for _ in range(6)]
     assert any(SECRET in asked.prompt.user and KEY in str(asked.headers) for asked in llm.server.log)
+    assert nothing_is_told(lines, llm, outcomes)
+
+
+@pytest.mark.threat(69)
+async def test_nor_are_they_told_when_nobody_is_there_to_hear_them(lines: io.StringIO) -> None:
+    async with asking() as llm:
+        await llm.server.stop()
+        outcomes = [await llm.outcome(user=USER) for _ in range(6)]
+    assert nothing_is_told(lines, llm, outcomes)
+
+
+def nothing_is_told(lines: io.StringIO, llm: Asking, outcomes: Sequence[object]) -> bool:
     told = [lines.getvalue(), repr(llm.client), *(_shown(each) for each in outcomes if isinstance(each, Exception))]
     assert "httpcore" in told[0], "the libraries were heard, too"
-    for secret in (SECRET, WISH, KEY, SECRET.split()[1]):
-        assert [text for text in told if secret in text] == []
+    return not [secret for secret in (SECRET, WISH, KEY, SECRET.split()[1]) for text in told if secret in text]
 
 
 def _shown(error: BaseException) -> str:

@@ -53,7 +53,7 @@ class Reading:
         try:
             async with asyncio.timeout(None) as tail:
                 async for event in _events(chunks):
-                    if event == b"[DONE]" or not self._add(event):
+                    if event.strip() == b"[DONE]" or not self._add(event):
                         return
                     if self.finish is not None and tail.when() is None:
                         tail.reschedule(loop.time() + TAIL)
@@ -63,6 +63,8 @@ class Reading:
 
     def _add(self, event: bytes) -> bool:
         """Whether more is wanted."""
+        if not event.strip():
+            return True
         try:
             found = json.loads(event)
         except (ValueError, RecursionError):
