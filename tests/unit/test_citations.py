@@ -106,6 +106,21 @@ def test_words_are_counted_as_the_page_counts_them() -> None:
     assert [page.words[index].text for index in found.words] == ["exam-", "ple"]
 
 
+@pytest.mark.parametrize(
+    ("value", "text", "found"),
+    [
+        ("1234", "12 34", False),
+        ("12 34", "1234", False),
+        ("12 34", "12 34", True),
+        ("0301234567", "030 123 4567", True),
+        ("+49 30 1234567", "+49301234567", True),
+        ("12345,67", "123 45,67", False),
+    ],
+)
+def test_two_columns_are_not_one_number_but_an_account_may_be_parted(value: str, text: str, *, found: bool) -> None:
+    assert (locate(value, Searched(text)) is not None) == found
+
+
 def test_the_place_that_is_quoted_goes_before_others() -> None:
     page = Searched("Net 5.00\nTax 5.00\nGross 10.00")
     for quote, index in (("Net 5.00", 1), ("Tax 5.00", 3), ("nowhere", 1)):
