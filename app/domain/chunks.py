@@ -1,17 +1,15 @@
 """A document in parts that a model can take in at once: cut between pages, and within one only where it is too long."""
 
-import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+from app.domain.tokens import estimate
 
 LEAST_PIECE = 200
 """Characters that are not cut any further: a model that can't take them in can't take in a question either."""
 
 HEADING = 24
 """Tokens of the line that names a page."""
-
-DENSE = re.compile(r"[0-9!-/:-@\[-`{-~]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +21,7 @@ class Piece:
 
     @property
     def tokens(self) -> int:
-        return HEADING + tokens_of(self.text)
+        return HEADING + estimate(self.text)
 
     def halves(self) -> "tuple[Piece, Piece] | None":
         """Cut at the line's end, or else the blank, nearest to the middle; None when there is no more to cut."""
@@ -64,16 +62,6 @@ def chunked(pieces: Iterable[Piece], *, room: int) -> list[Chunk]:
         chunks[-1].append(piece)
         filled += piece.tokens
     return [Chunk(tuple(chunk)) for chunk in chunks]
-
-
-def tokens_of(text: str) -> int:
-    """More than any usual model counts: digits and marks are often one each, letters beyond ASCII more than one.
-
-    Four characters a token, the usual rule, is too few by half for tables and for Chinese.
-    """
-    dense = len(DENSE.findall(text))
-    wide = len(text) - len(text.encode("ascii", "ignore"))
-    return math.ceil((len(text) - dense - wide) / 3 + dense + wide * 1.5)
 
 
 def ranges(numbers: Iterable[int]) -> str:

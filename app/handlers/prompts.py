@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.domain.chunks import Chunk, tokens_of
+from app.domain.chunks import Chunk
+from app.domain.tokens import estimate
 from app.ports.llm import Question
 
 RULES = """
@@ -34,12 +35,12 @@ class Prompt:
     @property
     def overhead(self) -> int:
         """Tokens beside the material. The schema counts twice: servers that can't enforce one are told it in words."""
-        return SCAFFOLD + tokens_of(self.task) + tokens_of(self.wish) + 2 * tokens_of(json.dumps(self.schema))
+        return SCAFFOLD + estimate(self.task) + estimate(self.wish) + 2 * estimate(json.dumps(self.schema))
 
     @property
     def tokens(self) -> int:
         material = self.material
-        return self.overhead + (material.tokens if isinstance(material, Chunk) else tokens_of(material))
+        return self.overhead + (material.tokens if isinstance(material, Chunk) else estimate(material))
 
     @property
     def digest(self) -> str:

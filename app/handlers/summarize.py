@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from app.domain.chunks import Chunk, ranges, tokens_of
+from app.domain.chunks import Chunk, ranges
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Outcome
+from app.domain.tokens import estimate
 from app.handlers.asking import Asking, Budget
 from app.handlers.document_text import text_of, warning
 from app.handlers.endings import ending_of
@@ -97,7 +98,7 @@ def _grouped(notes: list[str], *, room: int) -> list[list[str]]:
     """Two at least in each group but the last, so that it comes to an end."""
     groups: list[list[str]] = [[]]
     for note in notes:
-        if len(groups[-1]) > 1 and sum(map(tokens_of, groups[-1])) + tokens_of(note) > room:
+        if len(groups[-1]) > 1 and sum(map(estimate, groups[-1])) + estimate(note) > room:
             groups.append([])
         groups[-1].append(note)
     return groups

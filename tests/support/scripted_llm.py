@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from app.domain.chunks import tokens_of
+from app.domain.tokens import estimate
 from app.ports.llm import Answer, LlmTruncated, Question, Usage
 
 Say = str | Exception
@@ -30,11 +30,11 @@ class Scripted:
         if isinstance(say, Exception):
             raise say
         usage = Usage(
-            input_tokens=tokens_of(question.system) + tokens_of(question.user),
-            output_tokens=min(tokens_of(say), question.max_output_tokens),
+            input_tokens=estimate(question.system) + estimate(question.user),
+            output_tokens=min(estimate(say), question.max_output_tokens),
         )
         self.spent += usage.input_tokens + usage.output_tokens
-        if tokens_of(say) > question.max_output_tokens:
+        if estimate(say) > question.max_output_tokens:
             raise LlmTruncated("cut off", usage=usage)
         return Answer(text=say, usage=usage)
 

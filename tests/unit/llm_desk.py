@@ -26,7 +26,8 @@ RECEIPT = "Corner Shop\n12 March 2026\n\nBread 2.40\nMilk 1.10\nTotal 3.50 EUR"
 @dataclass(kw_only=True)
 class LlmDesk:
     rig: Rig
-    llm: Scripted = field(default_factory=Scripted)
+    llm: Any = field(default_factory=Scripted)
+    """A Scripted, or a client of a server."""
     budget: Budget = Budget(calls=20, tokens=200_000)  # noqa: RUF009 - it is frozen
 
     def handlers(self, database: Database | None = None) -> Mapping[str, Handler]:

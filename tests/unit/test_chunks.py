@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.chunks import Chunk, Piece, chunked, ranges, tokens_of
+from app.domain.chunks import Chunk, Piece, chunked, ranges
 from app.domain.citations import Citation
 from app.domain.merging import Found, leaves, merged
 from app.domain.ranking import ranked
@@ -47,13 +47,6 @@ def test_halves_are_the_whole() -> None:
             waiting = [*halves, *waiting]
     assert "".join(piece.text for piece in pieces) == "".join(piece.text for piece in chunk.pieces)
     assert len(pieces) == 6
-
-
-@pytest.mark.parametrize(
-    ("text", "at_least"), [("word " * 100, 100), ("12.50 " * 100, 500), ("東京都" * 100, 300), ("привет " * 100, 400)]
-)
-def test_tokens_are_rather_too_many(text: str, at_least: int) -> None:
-    assert tokens_of(text) >= at_least
 
 
 def test_page_numbers_are_told_as_ranges() -> None:
