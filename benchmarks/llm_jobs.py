@@ -12,7 +12,6 @@ outage  500 jobs, and the server away for 60 s in their middle: how they end, fa
 import argparse
 import asyncio
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 
 import httpx
 
+from tests.support.folders import open_folder
 from tests.support.llm_server import LlmServer
 from tests.support.papers import SENTENCE, Sheet, drawn, pdf
 from tests.support.service import up
@@ -81,16 +81,14 @@ class Run:
 async def a_run(*, slots: int, behaviour: str) -> AsyncIterator[Run]:
     server = LlmServer(default=behaviour)
     await server.start()
-    with tempfile.TemporaryDirectory(prefix="daira-bench-") as folder:
-        # Root's Postgres runs as somebody else, who must be let through.
-        Path(folder).chmod(0o755)
+    with open_folder() as folder:
         settings = {
             "DAIRA_LLM_BASE_URL": server.url,
             "DAIRA_LLM_MODEL": "scripted",
             "DAIRA_LANES": f"ocr=2,llm={slots}",
             "DAIRA_LOG_LEVEL": "error",
         }
-        with up(Path(folder) / "data", **settings) as service:
+        with up(folder / "data", **settings) as service:
             headers = {"Authorization": f"Bearer {service.api_key}"}
             async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=60, trust_env=False) as client:
                 yield Run(client, server, service.process.pid)

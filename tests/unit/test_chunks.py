@@ -10,7 +10,8 @@ from app.domain.merging import Found, leaves, merged
 from app.domain.ranking import ranked
 from app.handlers.fitting import frozen
 
-pieces = st.lists(st.builds(Piece, page=st.integers(1, 50), text=st.text(max_size=3_000)), max_size=8)
+texts = st.builds(str.__mul__, st.text(min_size=1, max_size=40), st.integers(1, 200))
+pieces = st.lists(st.builds(Piece, page=st.integers(1, 50), text=texts), max_size=8)
 
 
 @given(pieces=pieces, room=st.integers(100, 5_000))

@@ -312,6 +312,14 @@ async def test_a_value_that_is_confirmed_goes_before_one_that_came_first(rig: Ri
     assert (result["data"], result["unverified"]) == ({"total": 2}, [])
 
 
+async def test_a_part_confirms_nothing_by_a_page_of_another_part(rig: Rig) -> None:
+    answer = says(data={"total": 2}, sources=[source("/total", 2, "Total 2")])
+    pages = [f"Total {number}\n" + "filler word " * 700 for number in (1, 2)]
+    desk = LlmDesk(rig=rig, llm=Scripted([answer, says(sources=[])], context_tokens=6_000))
+    result = result_of(await desk.ask(pages, "extract", schema=SCHEMA))
+    assert (result["data"], result["unverified"]) == ({"total": 2}, ["/total"])
+
+
 async def test_parts_that_do_not_fit_the_schema_together_fail_the_job(rig: Rig) -> None:
     desk = LlmDesk(rig=rig, llm=Scripted(rule=by_page, context_tokens=6_000))
     short = json.loads(json.dumps(LISTED))
