@@ -120,11 +120,14 @@ async def beside() -> None:
 
 
 async def outage() -> None:
-    async with a_run(slots=16, behaviour="slow:0.5") as run:
-        jobs = await run.ask(500)
-        await asyncio.sleep(4)
+    async with a_run(slots=16, behaviour="slow:1") as run:
+        asking = asyncio.create_task(run.ask(500))
+        while run.server.outcomes.count("answered") < 150:
+            await asyncio.sleep(0.1)
         started = time.monotonic()
+        print(f"the server goes: {run.server.outcomes.count('answered')} answered, {run.server.active} at it")
         await run.server.down(60)
+        jobs = await asking
         ended = await run.all_ended(jobs)
         print(
             f"500 jobs: {_states(ended)}; all ended {time.monotonic() - started - 60:.0f} s after the server's return"
