@@ -29,6 +29,8 @@ from tests.support.service import up
 
 ENDED = {"done", "failed", "cancelled"}
 SCANS = 24
+BEFORE = 150
+"""Answers before the server goes."""
 
 
 class Run:
@@ -122,7 +124,7 @@ async def beside() -> None:
 async def outage() -> None:
     async with a_run(slots=16, behaviour="slow:1") as run:
         asking = asyncio.create_task(run.ask(500))
-        while run.server.outcomes.count("answered") < 150:
+        while run.server.outcomes.count("answered") < BEFORE:  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.1)
         started = time.monotonic()
         print(f"the server goes: {run.server.outcomes.count('answered')} answered, {run.server.active} at it")

@@ -21,10 +21,9 @@ USER = f"Find {WISH} in: {SECRET}. " * 100
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     stream, before = io.StringIO(), structlog.get_config()
-    monkeypatch.setattr("sys.stderr", stream)
     root = logging.getLogger()
     handlers, level, root.handlers = root.handlers, root.level, []
-    set_up_logging(level="debug", human=False)
+    set_up_logging(level="debug", human=False, stream=stream)
     root.setLevel(logging.DEBUG)
     for module in (client, dialect, gate):
         # Loggers remember how they were set up when they were first used.
