@@ -1,7 +1,6 @@
 """Pictures as phones and browsers make them: HEIC, AVIF, and those that move."""
 
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -13,9 +12,7 @@ from app.domain.warnings import WarningCode
 from app.ports.ocr import Mode
 from tests.support.heic import SIZE, TEXT, heic
 from tests.support.papers import SENTENCE, drawn, encoded
-from tests.support.reading import pages_of, type_of
-
-Written = Callable[[bytes], Path]
+from tests.support.reading import Written, pages_of, type_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -26,16 +23,6 @@ async def recognizer() -> AsyncIterator[ProcessRecognizer]:
     await recognizer.start()
     yield recognizer
     await recognizer.close()
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Written:
-    def write(content: bytes) -> Path:
-        path = tmp_path / "upload"
-        path.write_bytes(content)
-        return path
-
-    return write
 
 
 async def pages(

@@ -1,6 +1,6 @@
 """Recognition with the real engine: which page is read how, and how bad files end."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,10 @@ from app.domain.pages import Page, Source
 from app.ports.ocr import Mode, Recognizer
 from tests.support import reading
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, encrypted_pdf, pdf
+from tests.support.reading import Written
 
 PDF, PNG, TIFF, JPEG = "application/pdf", "image/png", "image/tiff", "image/jpeg"
 WORDS = SENTENCE.split()
-Written = Callable[[bytes], Path]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,16 +28,6 @@ async def recognizer() -> AsyncIterator[ProcessRecognizer]:
     await recognizer.start()
     yield recognizer
     await recognizer.close()
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Written:
-    def write(content: bytes) -> Path:
-        path = tmp_path / "upload"
-        path.write_bytes(content)
-        return path
-
-    return write
 
 
 async def pages_of(recognizer: Recognizer, path: Path, *, media_type: str = PDF, mode: Mode = Mode.AUTO) -> list[Page]:

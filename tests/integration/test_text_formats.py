@@ -30,9 +30,7 @@ from tests.support.office import (
     zipped,
 )
 from tests.support.papers import SENTENCE
-from tests.support.reading import pages_of, type_of
-
-Written = Callable[[bytes], Path]
+from tests.support.reading import Written, pages_of, type_of
 
 SAMPLES = {
     media.DOCX: docx(),
@@ -60,16 +58,6 @@ async def recognizer() -> AsyncIterator[ProcessRecognizer]:
     await recognizer.start()
     yield recognizer
     await recognizer.close()
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Written:
-    def write(content: bytes) -> Path:
-        path = tmp_path / "upload"
-        path.write_bytes(content)
-        return path
-
-    return write
 
 
 async def test_every_type_that_has_text_has_a_sample() -> None:

@@ -1,5 +1,6 @@
 """A file read whole, as a test wants it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -10,6 +11,9 @@ from app.domain.pages import Page
 from app.domain.sniffing import Sniffer
 from app.domain.warnings import DocumentWarning, WarningCode
 from app.ports.ocr import Mode, Recognizer, Unreadable
+
+Written = Callable[[bytes], Path]
+"""The fixture that writes bytes to a file, and says to which."""
 
 
 async def pages_of(
