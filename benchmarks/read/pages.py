@@ -135,6 +135,7 @@ def _columns(count: int, size: float) -> list[Line]:
 
 
 def _invoice() -> list[Line]:
+    """Without text beside text: whether addresses beside one another are read across or down is a matter of taste."""
     left = ("Bill to:", "Marlow Brewing Company", "3 Mill Street", "Bath BA1 5LR")
     right = ("Invoice number: KD-20417", "Invoice date: 14 March 2025", "Due date: 13 April 2025", "Order: PO 88123")
     sums = (("Subtotal", "303.95"), ("VAT 20 %", "60.79"), ("Total GBP", "364.74"))
@@ -143,10 +144,10 @@ def _invoice() -> list[Line]:
         Line(60, 72, "14 Foundry Lane, Sheffield S3 8BX", 9),
         Line(60, 110, "INVOICE", 18),
         *(Line(60, 145 + 14 * row, text, 10) for row, text in enumerate(left)),
-        *(Line(350, 145 + 14 * row, text, 10) for row, text in enumerate(right)),
-        *table(ROWS, columns=COLUMNS, y=230),
-        *table(sums, columns=COLUMNS[3:], y=400),
-        *paragraph(NOTE.split(), y=480, size=9),
+        *(Line(60, 220 + 14 * row, text, 10) for row, text in enumerate(right)),
+        *table(ROWS, columns=COLUMNS, y=310),
+        *table(sums, columns=COLUMNS[3:], y=480),
+        *paragraph(NOTE.split(), y=560, size=9),
     ]
 
 

@@ -97,6 +97,12 @@ def test_a_table_is_read_by_rows(tesseract: Engine) -> None:
     assert lines_of(read(tesseract, page)) == [" ".join(row) for row in GOODS]
 
 
+def test_lone_digits_of_a_table_are_not_taken_for_specks(tesseract: Engine) -> None:
+    goods = (("Article", "Pieces", "Price"), *((f"Fitting no. {n}", str(n), f"{n}9.40") for n in range(2, 8)))
+    page = printed(table(goods, columns=(20, 180, 250), y=20), paper=CARD)
+    assert lines_of(read(tesseract, page)) == [" ".join(row) for row in goods]
+
+
 def test_two_columns_are_read_one_after_the_other(tesseract: Engine) -> None:
     page = printed(COLUMNS, paper=(420, 200))
     assert wrong(read(tesseract, page), page) < 0.01

@@ -10,6 +10,7 @@ from app import settings as settings_module
 from app.adapters.ocr import engines, rapid
 from app.adapters.ocr.auto import Auto
 from app.adapters.ocr.engine import Finer, Found
+from app.adapters.ocr.overlooked import overlooked
 from app.adapters.ocr.prepare import prepared
 from app.adapters.ocr.scan import recognised
 from app.adapters.ocr.second_look import SecondLook
@@ -144,3 +145,16 @@ def test_a_page_that_leans_is_levelled_for_the_second_look_too() -> None:
     (first, _), (second, _) = engine.shown
     assert first[0] > page.image.width
     assert second == pytest.approx((2 * first[0], 2 * first[1]), abs=4)
+
+
+def test_what_a_layout_has_dropped_is_read_alone_where_it_lies() -> None:
+    page = Image.new("L", (400, 300), 255)
+    page.paste(0, (50, 100, 90, 130))
+    page.paste(0, (200, 102, 215, 130))
+    page.paste(0, (300, 110, 303, 113))
+    known = [replace(WORD, box=(50, 100, 90, 130))]
+    answers = [replace(WORD, text="4"), replace(WORD, text="~"), replace(WORD, text="4", confidence=0.3), None]
+    seen: list[Found] = []
+    for answer in answers:
+        seen += overlooked(page, known, within=(40, 90, 390, 140), read=lambda _, answer=answer: answer)  # type: ignore[misc]
+    assert [(word.text, word.box) for word in seen] == [("4", (200, 102, 215, 130))]

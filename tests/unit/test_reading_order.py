@@ -47,6 +47,14 @@ def test_columns_of_cells_are_read_by_rows() -> None:
     assert read(by_rows([ITEMS, prices])) == ["Brass fitting 50.40", "Copper pipe 75.00", "Hose clamp 21.25"]
 
 
+def test_what_stands_above_a_column_of_a_table_is_read_before_its_rows() -> None:
+    goods, prices = column("Brass fitting", "Copper pipe", "Hose clamp", x=0, y=90), column("1", "2", "3", x=300, y=90)
+    above, below = [[line("above the prices stands a line", 300, 0)]], [[line("and one below", 300, 200)]]
+    assert read(by_rows([goods, above, below, prices])) == [
+        "above the prices stands a line", "Brass fitting 1", "Copper pipe 2", "Hose clamp 3", "and one below",
+    ]  # fmt: skip
+
+
 def test_a_cell_that_is_missing_leaves_the_others_in_their_rows() -> None:
     prices = [[line("50.40", 300, 0), line("21.25", 300, 61), line("9.99", 300, 90)]]
     assert read(by_rows([[[*ITEMS[0], line("Delivery", 0, 90)]], prices])) == [

@@ -15,6 +15,8 @@ Region = Sequence[Paragraph]
 
 _PLAY = 0.15
 """Of the height of a line's words: a bracket stands out by less."""
+_STANDING = 3
+"""Height of a line by its width."""
 
 
 def box_of(line: Line) -> Box:
@@ -38,6 +40,20 @@ def trimmed(line: Line) -> Line:
         else word
         for word in line
     ]
+
+
+def stands(region: Region) -> bool:
+    """Whether it is one line of several words that runs up or down the page."""
+    lines = lines_of(region)
+    if len(lines) > 1 or len(lines[0]) == 1:
+        return False
+    x0, y0, x1, y1 = box_of(lines[0])
+    return y1 - y0 > _STANDING * (x1 - x0)
+
+
+def is_within(box: Box, region: Region) -> bool:
+    x0, y0, x1, y1 = around([box_of(line) for line in lines_of(region)])
+    return box[0] <= (x0 + x1) / 2 <= box[2] and box[1] <= (y0 + y1) / 2 <= box[3]
 
 
 def numbered(regions: Iterable[Region]) -> list[Found]:

@@ -1,8 +1,9 @@
 """Tables, read by rows: engines take each column of a table without rules for a column of text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
+from app.adapters.ocr.engine import Found
 from app.adapters.ocr.geometry import Box, around
 from app.adapters.ocr.layout import Line, Region, box_of, lines_of, shared
 
@@ -19,14 +20,22 @@ _LEVEL = 0.5
 """Share of the lower line's height that another must share to lie at its height."""
 
 
-def by_rows(regions: Sequence[Region]) -> list[Region]:
-    """Regions that are columns of one table, joined and sorted by rows, in the place of the first.
+def by_rows(regions: Sequence[Region], *, also: Callable[[Box], Sequence[Found]] = lambda _: ()) -> list[Region]:
+    """Regions that are columns of one table, joined and sorted by rows.
 
-    The thresholds were measured on invoices, magazines, a brochure and two-column pages: looser ones, and page
-    segmentation modes that read by rows, repair more tables and break pages with columns.
+    A table stands where its first column stood, or after what stands above it. `also` gives what more there is within
+    a table. The thresholds were measured on invoices, magazines, a brochure and two-column pages: looser ones, and
+    page segmentation modes that read by rows, repair more tables and break pages with columns.
     """
-    groups = _grouped([_Column(region) for region in regions])
-    return [rows_of([regions[index] for index in group]) if len(group) > 1 else regions[group[0]] for group in groups]
+    columns = [_Column(region) for region in regions]
+    read = []
+    for group in sorted(_grouped(columns), key=lambda group: _place(group, columns)):
+        if len(group) == 1:
+            read.append(regions[group[0]])
+        else:
+            more = also(around([columns[index].box for index in group]))
+            read.append(rows_of([*(regions[index] for index in group), *([[[word]]] for word in more)]))
+    return read
 
 
 def rows_of(group: Sequence[Region]) -> Region:
@@ -49,6 +58,13 @@ def _grouped(columns: Sequence["_Column"]) -> list[list[int]]:
                 old, new = max(home[a], home[b]), min(home[a], home[b])
                 home = [new if number == old else number for number in home]
     return [[index for index, number in enumerate(home) if number == first] for first in sorted(set(home))]
+
+
+def _place(group: Sequence[int], columns: Sequence["_Column"]) -> float:
+    """That of its first, unless columns between its own stand above the table: a row is read after them."""
+    top = min(columns[index].box[1] for index in group)
+    between = set(range(group[0], group[-1])) - set(group)
+    return max((index + 0.5 for index in between if columns[index].box[3] <= top), default=group[0])
 
 
 class _Column:

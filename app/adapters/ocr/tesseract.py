@@ -11,13 +11,15 @@ import tesserocr
 from PIL import Image
 
 from app.adapters.ocr.engine import Finer, Found
-from app.adapters.ocr.geometry import quarter_turned, turned_size
-from app.adapters.ocr.layout import Region, numbered, trimmed
+from app.adapters.ocr.geometry import Box, quarter_turned, turned_size
+from app.adapters.ocr.layout import Region, is_within, lines_of, numbered, stands, trimmed
+from app.adapters.ocr.overlooked import Alone, overlooked
 from app.adapters.ocr.rows import by_rows
 from app.adapters.ocr.scrub import scrubbed
 
 _MOST_LOADED = 3
 """Language models kept in memory (10 to 40 MB each)."""
+_TRANSPOSED = {1: Image.Transpose.ROTATE_90, 2: Image.Transpose.ROTATE_180, 3: Image.Transpose.ROTATE_270}
 _WORD_LEVEL = "5"
 _TSV_COLUMNS = 12
 
@@ -43,14 +45,29 @@ class Tesseract:
     def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:  # noqa: ARG002 - the protocol
         api = self.load(language)
         try:
-            api.SetImageBytes(image.tobytes(), image.width, image.height, 1, image.width)
-            api.SetSourceResolution(dpi)
-            if not api.Recognize(0):
-                raise RuntimeError("Tesseract gave up on a page")
-            regions, quarters = _regions(api.GetTSVText(0)), _quarters(api)
+            regions = _recognised(api, image, dpi=dpi)
+            quarters = _quarters(api)
         finally:
             api.Clear()
-        return _in_rows(regions, quarters=quarters, size=image.size)
+
+        def alone(picture: Image.Image) -> Found | None:
+            api.SetPageSegMode(tesserocr.PSM.SINGLE_LINE)
+            try:
+                words = _all(_recognised(api, picture, dpi=dpi))
+                return words[0] if len(words) == 1 else None
+            finally:
+                api.Clear()
+                api.SetPageSegMode(self._layout)
+
+        return _in_rows(regions, image, quarters=quarters, alone=alone)
+
+
+def _recognised(api: tesserocr.PyTessBaseAPI, image: Image.Image, *, dpi: int) -> list[Region]:
+    api.SetImageBytes(image.tobytes(), image.width, image.height, 1, image.width)
+    api.SetSourceResolution(dpi)
+    if not api.Recognize(0):
+        raise RuntimeError("Tesseract gave up on a page")
+    return _regions(api.GetTSVText(0))
 
 
 def _regions(tsv: str) -> list[Region]:
@@ -84,14 +101,29 @@ def _quarters(api: tesserocr.PyTessBaseAPI) -> int:
     return found.most_common(1)[0][0]
 
 
-def _in_rows(regions: list[Region], *, quarters: int, size: tuple[int, int]) -> list[Found]:
+def _in_rows(regions: list[Region], image: Image.Image, *, quarters: int, alone: Alone) -> list[Found]:
     """In reading order; rows are rows on the upright page, whichever way the picture shows it."""
+    size = image.size
     upright: list[Region] = [
         [[trimmed([_turned(word, quarters, size) for word in line]) for line in paragraph] for paragraph in region]
         for region in regions
     ]
+    lying = [region for region in upright if not stands(region)]
+    standing = [region for region in upright if stands(region)]
+
+    def also(table: Box) -> list[Found]:
+        page = image.transpose(_TRANSPOSED[quarters]) if quarters else image
+        # A column of digits was taken for a line that runs upwards: there are none in a table.
+        standing[:] = [region for region in standing if not is_within(table, region)]
+        return list(overlooked(page, _all([*lying, *standing]), within=table, read=alone))
+
+    rows = by_rows(lying, also=also)
     back, turned = 4 - quarters, turned_size(size, quarters=quarters)
-    return [_turned(word, back, turned) for word in numbered(by_rows(upright))]
+    return [_turned(word, back, turned) for word in numbered([*rows, *standing])]
+
+
+def _all(regions: list[Region]) -> list[Found]:
+    return [word for region in regions for line in lines_of(region) for word in line]
 
 
 def _turned(word: Found, quarters: int, size: tuple[int, int]) -> Found:
