@@ -135,12 +135,23 @@ def test_a_table_on_its_side_is_read_by_its_own_rows(tesseract: Engine, quarters
         lambda page: speckled(page, 0.05),
         lambda page: leaning(speckled(page, 0.02), 3),
         lambda page: grainy(page, 30),
+        lambda page: grainy(page, 60),
         lambda page: blurred(page, 1.2),
         faded,
         inverted,
         lambda page: leaning(inverted(page), 4),
     ],
-    ids=["speckled", "strewn", "speckled and leaning", "grainy", "blurred", "faded", "inverted", "inverted, leaning"],
+    ids=[
+        "speckled",
+        "strewn",
+        "speckled and leaning",
+        "grainy",
+        "coarse",
+        "blurred",
+        "faded",
+        "inverted",
+        "inverted, leaning",
+    ],
 )
 def test_a_worn_page_is_read(tesseract: Engine, wear: Callable[[Printed], Printed]) -> None:
     page = wear(printed(LETTER, paper=CARD))

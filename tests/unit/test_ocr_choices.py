@@ -54,9 +54,10 @@ def test_a_clean_page_is_left_alone(dpi: int) -> None:
     assert prepared(page) is page
 
 
-def test_the_grain_of_a_photo_is_left_alone() -> None:
-    page = grainy(text(), 40).image
-    assert prepared(page) is page
+def test_a_little_grain_is_left_alone_and_much_is_smoothed() -> None:
+    little, much = grainy(text(), 12).image, grainy(text(), 40).image
+    assert prepared(little) is little
+    assert sum(prepared(much).histogram()[:60]) < sum(much.histogram()[:60])
 
 
 @pytest.mark.parametrize("share", [0.01, 0.02, 0.05])
