@@ -34,7 +34,7 @@ from app.adapters.sqs.doorbell import SqsDoorbell
 from app.domain.errors import Unavailable
 from app.domain.lanes import Lane
 from app.ports.blobs import StockedBlobs
-from app.ports.database import Database
+from app.ports.database import KeyedDatabase
 from app.ports.doorbell import Doorbell
 from app.ports.leases import Leases
 from app.ports.llm import Llm
@@ -53,7 +53,7 @@ log = structlog.get_logger()
 class Store:
     """One way of keeping state, seen through its ports."""
 
-    database: Database
+    database: KeyedDatabase
     leases: Leases
     sweeps: Sweeps
     open_leases: OpenLeases

@@ -27,6 +27,17 @@ class Database(Protocol):
         ...
 
 
+class KeyedDatabase(Database, Protocol):
+    """One that callers are known by."""
+
+    async def presented(self, tenant_id: TenantId, secret_sha256: bytes) -> tuple[ApiKey, Tenant] | None:
+        """The tenant's key with that secret, valid or not, and the tenant. In one round trip: each request asks.
+
+        Raises as `begin` does.
+        """
+        ...
+
+
 class Tx(Protocol):
     """An open transaction, of use until its context is left."""
 
@@ -79,10 +90,6 @@ class TenantRow(Protocol):
 
 class Keys(Protocol):
     async def add(self, key: ApiKey) -> None: ...
-
-    async def with_secret(self, secret_sha256: bytes) -> ApiKey | None:
-        """The key, valid or not: whoever asks decides by its times."""
-        ...
 
     async def all(self) -> list[ApiKey]: ...
 

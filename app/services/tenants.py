@@ -9,7 +9,7 @@ from app.domain.errors import Conflict, Forbidden, NotFound, Unauthorized
 from app.domain.ids import KeyId, TenantId, uuid7
 from app.domain.keys import EVERYDAY, NOT_VALID, PREFIX, ApiKey, Scope, digest, key_text, new_secret, parse_key
 from app.domain.tenants import Allowance, Tenant, TenantState
-from app.ports.database import Database, Tx
+from app.ports.database import KeyedDatabase, Tx
 from app.ports.sweeps import Sweeps
 from app.ports.tokens import Tokens, Vouched
 
@@ -21,7 +21,7 @@ NAMES_AT_A_TIME = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenants:
-    database: Database
+    database: KeyedDatabase
     sweeps: Sweeps
     allowance: Allowance
     """What holds where a tenant has no limits of its own."""
@@ -36,13 +36,14 @@ class Tenants:
         if self.tokens is not None and not credential.startswith(PREFIX):
             return await self._vouched_for(await self.tokens.read(credential))
         presented = parse_key(credential)
+        found = await self.database.presented(presented.tenant_id, presented.secret_sha256)
         now = datetime.now(UTC)
-        async with self.database.begin(presented.tenant_id) as tx:
-            key = await tx.keys.with_secret(presented.secret_sha256)
-            if key is None or not key.valid_at(now):
-                raise Unauthorized(NOT_VALID)
-            tenant = await _active(tx)
-            if key.last_used_at is None or now - key.last_used_at > TOUCH_EVERY:
+        if found is None or not found[0].valid_at(now):
+            raise Unauthorized(NOT_VALID)
+        key, tenant = found
+        _require_active(tenant)
+        if key.last_used_at is None or now - key.last_used_at > TOUCH_EVERY:
+            async with self.database.begin(tenant.id) as tx:
                 await tx.keys.touch(key.id)
         return self._caller(tenant, name=key.name, scopes=key.scopes)
 
@@ -119,20 +120,19 @@ class Tenants:
 
     async def _vouched_for(self, vouched: Vouched) -> Caller:
         async with self.database.begin(vouched.tenant_id) as tx:
-            if await tx.tenant.get() is None:
-                raise Unauthorized(NOT_VALID)
-            tenant = await _active(tx)
+            tenant = await tx.tenant.get()
+        if tenant is None:
+            raise Unauthorized(NOT_VALID)
+        _require_active(tenant)
         return self._caller(tenant, name=vouched.name, scopes=vouched.scopes)
 
     def _caller(self, tenant: Tenant, *, name: str, scopes: frozenset[Scope]) -> Caller:
         return Caller(tenant_id=tenant.id, name=name, scopes=scopes, allowance=self.allowance.with_own(tenant.limits))
 
 
-async def _active(tx: Tx) -> Tenant:
-    tenant = await tx.tenant.get()
-    if tenant is None or tenant.state is not TenantState.ACTIVE:
+def _require_active(tenant: Tenant) -> None:
+    if tenant.state is not TenantState.ACTIVE:
         raise Forbidden("this tenant is suspended")
-    return tenant
 
 
 async def _add_key(

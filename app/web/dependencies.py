@@ -14,36 +14,36 @@ from app.services.renditions import Renditions
 from app.services.uploads import Uploads
 
 
-def _documents(request: Request) -> Documents:
+async def _documents(request: Request) -> Documents:
     documents: Documents = request.app.state.runtime.documents
     return documents
 
 
-def _jobs(request: Request) -> Jobs:
+async def _jobs(request: Request) -> Jobs:
     jobs: Jobs = request.app.state.runtime.jobs
     return jobs
 
 
-def _outputs(request: Request) -> Outputs:
+async def _outputs(request: Request) -> Outputs:
     outputs: Outputs = request.app.state.runtime.outputs
     return outputs
 
 
-def _renditions(request: Request) -> Renditions:
+async def _renditions(request: Request) -> Renditions:
     renditions: Renditions = request.app.state.runtime.renditions
     return renditions
 
 
-def _uploads(request: Request) -> Uploads:
+async def _uploads(request: Request) -> Uploads:
     uploads: Uploads = request.app.state.runtime.uploads
     return uploads
 
 
-def _document_id(document_id: Annotated[str, Path(description="UUID")]) -> DocumentId:
+async def _document_id(document_id: Annotated[str, Path(description="UUID")]) -> DocumentId:
     return DocumentId(_uuid(document_id, "document"))
 
 
-def _job_id(job_id: Annotated[str, Path(description="UUID")]) -> JobId:
+async def _job_id(job_id: Annotated[str, Path(description="UUID")]) -> JobId:
     return JobId(_uuid(job_id, "job"))
 
 

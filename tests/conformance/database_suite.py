@@ -31,7 +31,6 @@ class Ids:
     job: JobId
     key: KeyId
     sha256: str
-    secret: bytes
     tenant: TenantId
 
     @property
@@ -42,7 +41,6 @@ class Ids:
 Call = Callable[[Tx, Ids], Awaitable[object]]
 
 CALLS: dict[str, Call] = {
-    "keys.with_secret": lambda tx, ids: tx.keys.with_secret(ids.secret),
     "keys.revoke": lambda tx, ids: tx.keys.revoke(ids.key),
     "keys.expire": lambda tx, ids: tx.keys.expire(ids.key, at=datetime.now(UTC)),
     "keys.touch": lambda tx, ids: tx.keys.touch(ids.key),
@@ -99,7 +97,6 @@ class Furnished:
             job=self.job.id,
             key=self.key.id,
             sha256=self.document.sha256,
-            secret=self.key.secret_sha256,
             tenant=self.tenant,
         )
 
@@ -110,7 +107,6 @@ def unknown(tenant: TenantId) -> Ids:
         job=JobId(uuid7()),
         key=KeyId(uuid7()),
         sha256="0" * 64,
-        secret=b"unknown",
         tenant=tenant,
     )
 

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.domain.ids import KeyId, uuid7
-from app.domain.keys import Scope
+from app.domain.keys import ApiKey, Scope
+from app.domain.tenants import Limits
 from tests.support.rig import SECOND, Rig, new_key
 
 
@@ -15,16 +16,25 @@ class KeysSuite:
         key = new_key(tenant, expires_at=datetime.now(UTC) + timedelta(days=1))
         async with rig.database.begin(tenant) as tx:
             await tx.keys.add(key)
+        assert await _presented(rig, key) == key
+        assert await rig.database.presented(tenant, b"another") is None
         async with rig.database.begin(tenant) as tx:
-            assert await tx.keys.with_secret(key.secret_sha256) == key
-            assert await tx.keys.with_secret(b"another") is None
             assert await tx.keys.all() == [key]
+
+    async def test_a_key_is_found_together_with_its_tenant(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        key = await rig.key(tenant)
+        await rig.suspend(tenant)
+        async with rig.database.begin(tenant) as tx:
+            assert await tx.tenant.set_limits(Limits(max_queued=7, max_upload_bytes=2**40))
+            its_tenant = await tx.tenant.get()
+        assert await rig.database.presented(tenant, key.secret_sha256) == (key, its_tenant)
 
     async def test_a_key_is_not_found_under_another_tenant(self, rig: Rig) -> None:
         acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")
         key = await rig.key(acme)
+        assert await rig.database.presented(bolt, key.secret_sha256) is None
         async with rig.database.begin(bolt) as tx:
-            assert await tx.keys.with_secret(key.secret_sha256) is None
             assert await tx.keys.all() == []
 
     async def test_a_revoked_key_is_found_and_no_longer_valid(self, rig: Rig) -> None:
@@ -32,10 +42,8 @@ class KeysSuite:
         key, other = await rig.key(tenant), await rig.key(tenant)
         async with rig.database.begin(tenant) as tx:
             assert await tx.keys.revoke(key.id)
-        async with rig.database.begin(tenant) as tx:
-            revoked = await tx.keys.with_secret(key.secret_sha256)
-            assert await tx.keys.with_secret(other.secret_sha256) == other
-        assert revoked is not None
+        revoked = await _presented(rig, key)
+        assert await _presented(rig, other) == other
         assert not revoked.valid_at(key.created_at)
 
     async def test_revoking_twice_keeps_the_first_time(self, rig: Rig) -> None:
@@ -64,8 +72,8 @@ class KeysSuite:
         async with rig.database.begin(tenant) as tx:
             await tx.keys.add(key)
         async with rig.database.begin(tenant) as tx:
-            assert await tx.keys.with_secret(key.secret_sha256) == key
             assert [found.scopes for found in await tx.keys.all()] == [frozenset(scopes)]
+        assert await _presented(rig, key) == key
 
     async def test_a_key_is_given_an_end_and_keeps_one_that_comes_sooner(self, rig: Rig) -> None:
         tenant = await rig.tenant()
@@ -74,11 +82,8 @@ class KeysSuite:
         for at in (noon, noon - SECOND, noon + SECOND):
             async with rig.database.begin(tenant) as tx:
                 assert await tx.keys.expire(key.id, at=at)
-        async with rig.database.begin(tenant) as tx:
-            found = await tx.keys.with_secret(key.secret_sha256)
-            assert await tx.keys.with_secret(other.secret_sha256) == other
-        assert found is not None
-        assert found.expires_at == noon - SECOND
+        assert await _presented(rig, other) == other
+        assert (await _presented(rig, key)).expires_at == noon - SECOND
 
     async def test_an_unknown_key_can_not_be_given_an_end(self, rig: Rig) -> None:
         tenant = await rig.tenant()
@@ -90,10 +95,11 @@ class KeysSuite:
         key, other = await rig.key(tenant), await rig.key(tenant)
         async with rig.database.begin(tenant) as tx:
             await tx.keys.touch(key.id)
-        async with rig.database.begin(tenant) as tx:
-            used = await tx.keys.with_secret(key.secret_sha256)
-            unused = await tx.keys.with_secret(other.secret_sha256)
-        assert used is not None
-        assert used.last_used_at is not None
-        assert unused is not None
-        assert unused.last_used_at is None
+        assert (await _presented(rig, key)).last_used_at is not None
+        assert (await _presented(rig, other)).last_used_at is None
+
+
+async def _presented(rig: Rig, key: ApiKey) -> ApiKey:
+    found = await rig.database.presented(key.tenant_id, key.secret_sha256)
+    assert found is not None
+    return found[0]

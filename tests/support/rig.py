@@ -19,7 +19,7 @@ from app.domain.keys import ApiKey, Scope, digest, new_secret
 from app.domain.leases import Beat, Claim, ClaimedJob, Lease, Pulse, Settlement
 from app.domain.pages import Page, Source, Word
 from app.domain.tenants import TenantState
-from app.ports.database import Database
+from app.ports.database import KeyedDatabase
 from app.ports.leases import Leases
 from app.ports.sweeps import Sweeps
 
@@ -33,7 +33,7 @@ OOPS = JobError(code="oops", message="it did not work")
 class Rig:
     """What a suite needs of an adapter."""
 
-    database: Database
+    database: KeyedDatabase
     leases: Leases
     sweeps: Sweeps
     advance: Callable[[timedelta], Awaitable[None]]

@@ -6,12 +6,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from app.adapters.memory.answers import MemoryAnswers
 from app.adapters.memory.documents import MemoryDocuments
 from app.adapters.memory.jobs import MemoryJobs
-from app.adapters.memory.keys import MemoryKeys
+from app.adapters.memory.keys import MemoryKeys, with_secret
 from app.adapters.memory.pages import MemoryPages
 from app.adapters.memory.store import MemoryStore, Session
 from app.adapters.memory.tenants import MemoryTenantRow
 from app.domain import ids
 from app.domain.ids import TenantId
+from app.domain.keys import ApiKey
+from app.domain.tenants import Tenant
 from app.ports.database import Answers, Documents, Jobs, Keys, Pages, TenantRow, Tx
 
 
@@ -37,3 +39,8 @@ class MemoryDatabase:
                 yield MemoryTx(session)
             finally:
                 session.close()
+
+    async def presented(self, tenant_id: TenantId, secret_sha256: bytes) -> tuple[ApiKey, Tenant] | None:
+        tables = self._store.tables(ids.tenant_id(tenant_id))
+        key = with_secret(tables.keys, secret_sha256)
+        return (key, tables.tenant) if key and tables.tenant else None

@@ -18,12 +18,9 @@ class MemoryKeys:
         self._session.check_owner(key.tenant_id)
         tables = await self._session.writing()
         tables.require_tenant()
-        if key.id in tables.keys or _with_secret(tables.keys, key.secret_sha256):
+        if key.id in tables.keys or with_secret(tables.keys, key.secret_sha256):
             raise Conflict(f"key {key.id} exists already")
         tables.keys[key.id] = replace(key, name=scrub(key.name))
-
-    async def with_secret(self, secret_sha256: bytes) -> ApiKey | None:
-        return _with_secret(self._session.reading().keys, secret_sha256)
 
     async def all(self) -> list[ApiKey]:
         return sorted(self._session.reading().keys.values(), key=lambda key: (key.created_at, key.id))
@@ -50,5 +47,5 @@ class MemoryKeys:
             keys[key_id] = replace(key, last_used_at=self._session.now())
 
 
-def _with_secret(keys: dict[KeyId, ApiKey], secret_sha256: bytes) -> ApiKey | None:
+def with_secret(keys: dict[KeyId, ApiKey], secret_sha256: bytes) -> ApiKey | None:
     return next((key for key in keys.values() if key.secret_sha256 == secret_sha256), None)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import asyncpg
 from sqlalchemy import text
 
 from app.adapters.postgres.answers import PostgresAnswers
@@ -15,9 +16,13 @@ from app.adapters.postgres.pages import PostgresPages
 from app.adapters.postgres.tenants import PostgresTenant
 from app.domain import ids
 from app.domain.ids import TenantId
+from app.domain.keys import ApiKey, Scope
+from app.domain.tenants import Limits, Tenant, TenantState
 
 # Local to the transaction: SQLAlchemy's pool resets no setting, so any other form would reach the next caller.
 CLAMP = text("select set_config('app.tenant_id', :tenant, true)")
+PRESENTED = "select * from daira.presented_key($1, $2)"
+"""Sets the clamp itself, first, and is a transaction of its own."""
 
 
 class PostgresTx:
@@ -44,3 +49,36 @@ class PostgresDatabase:
                 yield PostgresTx(clamped)
             finally:
                 clamped.end()
+
+    async def presented(self, tenant_id: TenantId, secret_sha256: bytes) -> tuple[ApiKey, Tenant] | None:
+        tenant_id = ids.tenant_id(tenant_id)
+        rows = await self._engine.call(PRESENTED, tenant_id, secret_sha256)
+        return (_key(rows[0], tenant_id, secret_sha256), _tenant(rows[0], tenant_id)) if rows else None
+
+
+def _key(row: asyncpg.Record, tenant_id: TenantId, secret_sha256: bytes) -> ApiKey:
+    return ApiKey(
+        id=row["id"],
+        tenant_id=tenant_id,
+        name=row["name"],
+        secret_sha256=secret_sha256,
+        scopes=frozenset(map(Scope, row["scopes"])),
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        revoked_at=row["revoked_at"],
+        last_used_at=row["last_used_at"],
+    )
+
+
+def _tenant(row: asyncpg.Record, tenant_id: TenantId) -> Tenant:
+    return Tenant(
+        id=tenant_id,
+        state=TenantState(row["tenant_state"]),
+        created_at=row["tenant_created_at"],
+        limits=Limits(
+            max_running=row["max_running"],
+            max_queued=row["max_queued"],
+            max_upload_bytes=row["max_upload_bytes"],
+            requests_per_minute=row["requests_per_minute"],
+        ),
+    )

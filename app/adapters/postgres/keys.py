@@ -32,11 +32,6 @@ class PostgresKeys:
                 )
             )
 
-    async def with_secret(self, secret_sha256: bytes) -> ApiKey | None:
-        statement = select(api_keys).where(self._own(), api_keys.c.secret_sha256 == secret_sha256)
-        row = (await self._clamped.execute(statement)).one_or_none()
-        return _key(row) if row else None
-
     async def all(self) -> list[ApiKey]:
         statement = select(api_keys).where(self._own()).order_by(api_keys.c.created_at, api_keys.c.id)
         return [_key(row) for row in await self._clamped.execute(statement)]

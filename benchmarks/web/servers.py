@@ -1,0 +1,99 @@
+"""The servers that are measured: processes of their own, each on a free port, on one database."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.support.databases import Cloned
+from tests.support.service import ROOT, command, environment, run
+
+TENANT = "acme"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Daira:
+    url: str
+    tenant: str
+    key: str
+    pid: int
+
+
+@contextmanager
+def daira(cloned: Cloned, folder: Path, *, core: int | None = None, **settings: str) -> Iterator[Daira]:
+    """`daira serve` with a tenant and its key, made with the first; `core`: the one processor that it may use."""
+    ours = {
+        "DAIRA_DATABASE_URL": cloned.app_url,
+        "DAIRA_BLOB_URL": (folder / "blobs").as_uri(),
+        "DAIRA_MAX_QUEUED_JOBS": "1000000",
+        "DAIRA_REQUESTS_PER_MINUTE": "100000000",
+        "DAIRA_LOG_LEVEL": "error",
+        **settings,
+    }
+    key = folder / "key"
+    if not key.exists():
+        run("tenant", "create", TENANT, cwd=folder, **ours).check_returncode()
+        made = run("key", "create", TENANT, cwd=folder, **ours)
+        made.check_returncode()
+        key.write_text(made.stdout.strip())
+    port = _free_port()
+    with _process(command("serve"), environment(DAIRA_PORT=str(port), **ours), port=port, core=core) as process:
+        yield Daira(url=f"http://127.0.0.1:{port}", tenant=TENANT, key=key.read_text(), pid=process.pid)
+
+
+@contextmanager
+def bare(cloned: Cloned, folder: Path, *, durable: bool, tenant: str) -> Iterator[str]:
+    port = _free_port()
+    words = ["-m", "uvicorn", "benchmarks.web.bare:app", "--port", str(port), "--no-access-log", "--log-level", "error"]
+    settings = {
+        "PYTHONPATH": str(ROOT),
+        "BARE_DATABASE_URL": cloned.app_url,
+        "BARE_TENANT": tenant,
+        "BARE_FOLDER": str(folder),
+        "BARE_DURABLE": str(durable).lower(),
+    }
+    with _process([sys.executable, *words], dict(os.environ) | settings, port=port):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def _process(
+    words: Sequence[str], env: Mapping[str, str], *, port: int, core: int | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen(words, env=dict(env))
+    try:
+        if core is not None:
+            os.sched_setaffinity(process.pid, {core})
+        _await_answer(process, port)
+        yield process
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def _await_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise SystemExit(f"a server ended by itself, with status {process.returncode}")
+        try:
+            httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False)
+        except httpx.TransportError:
+            time.sleep(0.1)
+        else:
+            return
+    raise SystemExit("a server did not answer within a minute")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
