@@ -5,7 +5,7 @@ Now it is one: the function sets the clamp first, like the claim, and then looks
 
 from app.adapters.postgres.migrations import script
 
-revision = "20261130_0650"
+revision = "20261130_0440"
 down_revision = "20261130_0430"
 branch_labels = None
 depends_on = None
