@@ -19,7 +19,8 @@ from generate_series(1, $1) n
 SCANS = """
 select pg_stat_get_xact_numscans('daira.jobs'::regclass) as walks,
        pg_stat_get_xact_numscans('daira.jobs_live'::regclass) as live,
-       pg_stat_get_xact_numscans('daira.jobs_ring'::regclass) as ring
+       pg_stat_get_xact_numscans('daira.jobs_ring'::regclass) as ring,
+       pg_stat_get_xact_numscans('daira.jobs_changed'::regclass) as changed
 """
 
 LOOKS = {
@@ -27,6 +28,7 @@ LOOKS = {
     "select * from daira.backlog()": {"live"},
     "select * from daira.sweep(array['acme'], 5)": {"live", "ring"},
     "select * from daira.live_jobs('acme', 1000)": {"live"},
+    "select * from daira.changes('acme', '3:3:', null, null, null, null, 100)": {"changed"},
 }
 
 
@@ -42,4 +44,4 @@ async def test_a_look_for_work_walks_no_table(cloned: Cloned, engine: Engine, lo
         assert await app.fetch(look)
         scans = await app.fetchrow(SCANS)
     assert scans["walks"] == 0
-    assert {name for name in ("live", "ring") if scans[name]} == LOOKS[look]
+    assert {name for name in ("live", "ring", "changed") if scans[name]} == LOOKS[look]

@@ -103,6 +103,7 @@ class PostgresJobs:
             .values(
                 cancel_requested=True,
                 state=case((queued, literal(JobState.CANCELLED.value)), else_=jobs.c.state),
+                changed=case((queued, func.pg_current_xact_id()), else_=jobs.c.changed),
                 finished_at=case((queued, func.now()), else_=None),
                 last_error=case(
                     (queued, literal(error_json(CANCELLED), jobs.c.last_error.type)), else_=jobs.c.last_error

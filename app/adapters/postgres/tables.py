@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, UUID
 
-from app.adapters.postgres.columns import StorableJson, StorableText
+from app.adapters.postgres.columns import StorableJson, StorableText, TransactionNumber
 
 metadata = MetaData(schema="daira")
 
@@ -178,6 +178,8 @@ jobs = Table(
     _time("created_at", "now()"),
     _time("started_at", nullable=True),
     _time("finished_at", nullable=True),
+    # By whom the state that it has was given (migration 20261130_0600). No change of progress.
+    Column("changed", TransactionNumber, server_default=text("pg_current_xact_id()")),
     PrimaryKeyConstraint("tenant_id", "id", name="jobs_pkey"),
     _named("jobs"),
     _belongs_to("tenants", "tenant_id", name="jobs_tenant_fkey"),
@@ -198,6 +200,7 @@ jobs = Table(
         postgresql_where=text("state in ('queued', 'claimed') and kind is not null"),
     ),
     Index("jobs_of_document", "tenant_id", "document_id", postgresql_where=text("document_id is not null")),
+    Index("jobs_changed", "tenant_id", "changed", postgresql_where=text("changed is not null")),
 )
 
 job_attempts = Table(
