@@ -15,7 +15,7 @@ from alembic import context
 from app.adapters.postgres.migrations import script
 
 revision = "20261130_0600"
-down_revision = "20261130_0430"
+down_revision = "20261130_0440"
 branch_labels = None
 depends_on = None
 
