@@ -124,6 +124,7 @@ class Documents(Protocol):
         filename: str | None = None,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
+        sha256: str | None = None,
     ) -> list[Document]:
         """Newest first; `before` is the last document of the previous page."""
         ...

@@ -41,6 +41,7 @@ class Documents:
         filename: str | None = None,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
+        sha256: str | None = None,
     ) -> list[Listed]:
         async with self.database.begin(tenant_id) as tx:
             documents = await tx.documents.newest(
@@ -50,6 +51,7 @@ class Documents:
                 filename=filename,
                 created_after=created_after,
                 created_before=created_before,
+                sha256=sha256,
             )
             jobs = await tx.jobs.newest(document_ids=[document.id for document in documents])
         return [

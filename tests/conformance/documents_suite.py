@@ -131,6 +131,13 @@ class DocumentsSuite:
             assert await listed(rig, tenant, filename=literal) == [percent.id]
         assert await listed(rig, tenant, filename="in%ce") == []
 
+    async def test_a_listing_is_filtered_by_the_bytes(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        document, other = [await rig.document(tenant) for _ in range(2)]
+        assert await listed(rig, tenant, sha256=document.sha256) == [document.id]
+        assert await listed(rig, tenant, sha256="0" * 64) == []
+        assert await listed(rig, await rig.tenant("other"), sha256=other.sha256) == []
+
     async def test_a_listing_is_filtered_by_time(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         early, noon, late = [await rig.document(tenant, created_at=NOON + HOUR * hours) for hours in (-1, 0, 1)]

@@ -5,7 +5,7 @@ A line before a block says what becomes of it:
 `<!-- run 2>&1 -->`: the same, with what goes to standard error.
 `<!-- not run: why -->`: it is shown only.
 
-Blocks of one page share a folder, a shell and a Python interpreter, in the order of the page. In what they are to print,
+Blocks of one page share a folder, a shell and a Python interpreter, in the order of the page. In what they print,
 `…` stands for anything within a line.
 """
 

@@ -163,6 +163,23 @@ async def test_documents_are_filtered_by_a_part_of_their_name_in_any_case(web: S
         assert await listed(web, "/v1/documents", filename=missed) == []
 
 
+async def test_a_document_is_found_by_its_bytes_and_only_by_its_tenant(web: Served) -> None:
+    document, _ = [await web.uploaded() for _ in range(2)]
+    assert await listed(web, "/v1/documents", sha256=document["sha256"]) == [document["id"]]
+    assert await listed(web, "/v1/documents", sha256="0" * 64) == []
+    theirs = await web.client.get(
+        "/v1/documents", params={"sha256": document["sha256"]}, headers=await web.key_of("other")
+    )
+    assert theirs.json()["data"] == []
+
+
+@pytest.mark.parametrize("sha256", ["", "0" * 63, "0" * 65, "G" * 64, "0" * 64 + "\n", "\0" * 64])
+async def test_what_is_no_sha256_is_refused(web: Served, sha256: str) -> None:
+    answer = await web.client.get("/v1/documents", params={"sha256": sha256})
+    assert answer.status_code == 422
+    assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/sha256"]
+
+
 @pytest.mark.parametrize("name", ["x" * 256, "\0", "a\0b"])
 async def test_a_name_that_no_document_can_have_is_refused(web: Served, name: str) -> None:
     answer = await web.client.get("/v1/documents", params={"filename": name})

@@ -43,6 +43,7 @@ class MemoryDocuments:
         filename: str | None = None,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
+        sha256: str | None = None,
     ) -> list[Document]:
         tables = self._session.reading()
         found = [
@@ -52,6 +53,7 @@ class MemoryDocuments:
             and (status is None or _status(tables, document) is status)
             and (filename is None or filename.lower() in document.filename.lower())
             and _between(document, after=created_after, before=created_before)
+            and sha256 in {None, document.sha256}
         ]
         return sorted(found, key=_place, reverse=True)[:limit]
 

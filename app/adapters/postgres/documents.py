@@ -59,6 +59,7 @@ class PostgresDocuments:
         filename: str | None = None,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
+        sha256: str | None = None,
     ) -> list[Document]:
         c = documents.c
         wanted = [c.tenant_id == self._tenant_id]
@@ -72,6 +73,8 @@ class PostgresDocuments:
             wanted.append(c.created_at > created_after)
         if created_before is not None:
             wanted.append(c.created_at < created_before)
+        if sha256 is not None:
+            wanted.append(c.sha256 == sha256)
         statement = select(documents).where(and_(*wanted)).order_by(c.created_at.desc(), c.id.desc()).limit(limit)
         return [_document(row) for row in await self._clamped.execute(statement)]
 

@@ -84,6 +84,9 @@ async def list_documents(
     ] = None,
     created_after: Moment | None = None,
     created_before: Moment | None = None,
+    sha256: Annotated[
+        str | None, Query(pattern=r"^[0-9a-f]{64}$", description="Of the bytes: at most one document has them.")
+    ] = None,
 ) -> DocumentList:
     """Newest first."""
     listed = await documents.newest(
@@ -94,6 +97,7 @@ async def list_documents(
         filename=filename,
         created_after=created_after,
         created_before=created_before,
+        sha256=sha256,
     )
     more, listed = len(listed) > limit, listed[:limit]
     last = listed[-1].document if more else None
