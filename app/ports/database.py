@@ -15,6 +15,7 @@ from app.domain.leases import Lease, Settlement
 from app.domain.pages import Page
 from app.domain.tenants import Limits, Tenant, TenantState
 from app.domain.warnings import DocumentWarning, WarningCode
+from app.ports.changes import Changes
 
 
 class Database(Protocol):
@@ -58,6 +59,9 @@ class Tx(Protocol):
 
     @property
     def jobs(self) -> "Jobs": ...
+
+    @property
+    def changes(self) -> Changes: ...
 
 
 class TenantRow(Protocol):

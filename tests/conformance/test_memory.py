@@ -11,6 +11,7 @@ from app.ports.doorbell import Doorbell
 from tests.conformance.answers_suite import AnswersSuite
 from tests.conformance.blobs_suite import BlobsSuite
 from tests.conformance.caps_suite import CapsSuite
+from tests.conformance.changes_suite import ChangesSuite
 from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.documents_suite import DocumentsSuite
 from tests.conformance.doorbell_suite import DoorbellSuite, drained, new_rings, waiting
@@ -106,3 +107,7 @@ class TestMemoryDoorbell(DoorbellSuite):
         (answer,) = await asyncio.gather(waiter, return_exceptions=True)
         taken = answer if isinstance(answer, list) else []
         assert sorted(taken + await drained(doorbell)) == sorted(rings)
+
+
+class TestMemoryChanges(ChangesSuite):
+    BESIDE_ONE_ANOTHER = False

@@ -16,6 +16,7 @@ from app.domain.leases import ClaimOutcome, Lease, Pulse
 from app.ports.doorbell import Doorbell
 from tests.conformance.answers_suite import AnswersSuite
 from tests.conformance.caps_suite import CapsSuite, capped
+from tests.conformance.changes_suite import ChangesSuite
 from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.documents_suite import DocumentsSuite
 from tests.conformance.doorbell_suite import DoorbellSuite
@@ -217,3 +218,7 @@ class TestPostgresDoorbell(DoorbellSuite):
         await doorbell.close()
         assert [delivery.ring for delivery in answered] == [genuine]
         assert sum(counts) == 4
+
+
+class TestPostgresChanges(ChangesSuite):
+    pass

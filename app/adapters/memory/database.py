@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from app.adapters.memory.answers import MemoryAnswers
+from app.adapters.memory.changes import MemoryChanges
 from app.adapters.memory.documents import MemoryDocuments
 from app.adapters.memory.jobs import MemoryJobs
 from app.adapters.memory.keys import MemoryKeys, with_secret
@@ -14,6 +15,7 @@ from app.domain import ids
 from app.domain.ids import TenantId
 from app.domain.keys import ApiKey
 from app.domain.tenants import Tenant
+from app.ports.changes import Changes
 from app.ports.database import Answers, Documents, Jobs, Keys, Pages, TenantRow, Tx
 
 
@@ -25,6 +27,7 @@ class MemoryTx:
         self.pages: Pages = MemoryPages(session)
         self.answers: Answers = MemoryAnswers(session)
         self.jobs: Jobs = MemoryJobs(session)
+        self.changes: Changes = MemoryChanges(session)
 
 
 class MemoryDatabase:

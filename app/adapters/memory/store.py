@@ -7,7 +7,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from app.domain.answers import Kept
@@ -29,6 +29,8 @@ class JobRow:
     rings: int = 0
     has_result: bool = False
     """A result may be null."""
+    changed: int = 0
+    """The commit that gave it the state that it has."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +45,7 @@ class Tables:
     answers: dict[JobId, dict[str, Kept]] = field(default_factory=dict)
     jobs: dict[JobId, JobRow] = field(default_factory=dict)
     attempts: dict[JobId, tuple[Attempt, ...]] = field(default_factory=dict)
+    commits: int = 0
 
     def copy(self) -> "Tables":
         return Tables(
@@ -54,7 +57,17 @@ class Tables:
             answers=dict(self.answers),
             jobs=dict(self.jobs),
             attempts=dict(self.attempts),
+            commits=self.commits,
         )
+
+    def commit_after(self, before: "Tables") -> None:
+        """Number the commit, and with it the jobs that it gave another state."""
+        self.commits = before.commits + 1
+        for identity, row in self.jobs.items():
+            old = before.jobs.get(identity)
+            if row is not old:
+                same = old is not None and old.job.state is row.job.state
+                self.jobs[identity] = replace(row, changed=old.changed if same and old else self.commits)
 
     def clear(self) -> None:
         """What the cascade from a removed tenant does in a database."""
@@ -101,8 +114,10 @@ class MemoryStore:
     async def writing(self, tenant: TenantId) -> AsyncIterator[Tables]:
         """A copy for the only writer of the tenant; it replaces what is committed unless an exception comes first."""
         async with _held(self._locks.setdefault(tenant, threading.Lock())):
-            copy = self.tables(tenant).copy()
+            before = self.tables(tenant)
+            copy = before.copy()
             yield copy
+            copy.commit_after(before)
             if copy.tenant is None:
                 self._tables.pop(tenant, None)
             else:

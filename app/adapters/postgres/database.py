@@ -7,6 +7,7 @@ import asyncpg
 from sqlalchemy import text
 
 from app.adapters.postgres.answers import PostgresAnswers
+from app.adapters.postgres.changes import PostgresChanges
 from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.documents import PostgresDocuments
 from app.adapters.postgres.engine import Engine
@@ -33,6 +34,7 @@ class PostgresTx:
         self.pages = PostgresPages(clamped)
         self.answers = PostgresAnswers(clamped)
         self.jobs = PostgresJobs(clamped)
+        self.changes = PostgresChanges(clamped)
 
 
 class PostgresDatabase:

@@ -1,8 +1,9 @@
 """Jobs inside a clamped transaction: enqueue, read, cancel, and settle together with results."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, case, func, literal, select, text, update
+from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import INTERVAL, insert
 
 from app.adapters.postgres.clamped import Clamped
@@ -59,7 +60,7 @@ class PostgresJobs:
         )
         with known_faults():
             row = (await self._clamped.execute(statement)).one_or_none()
-        return _job(row, result=None) if row else None
+        return job_of(row, result=None) if row else None
 
     async def get(self, job_id: JobId) -> Job | None:
         found = await self._select(jobs.c.id == job_id, limit=1)
@@ -156,26 +157,30 @@ class PostgresJobs:
             raise Conflict(f"job {job_id} has a result already")
 
     async def _select(self, *wanted: ColumnElement[bool], limit: int | None) -> list[Job]:
-        of_job = and_(results.c.tenant_id == jobs.c.tenant_id, results.c.job_id == jobs.c.id)
         statement = (
-            select(jobs, results.c.data)
-            .select_from(jobs.outerjoin(results, of_job))
+            select_jobs()
             .where(jobs.c.tenant_id == self._tenant_id, *wanted)
             # Ids are UUIDv7: their order is that of creation.
             .order_by(jobs.c.id.desc())
             .limit(limit)
         )
-        return [_job(row, result=row.data) for row in await self._clamped.execute(statement)]
+        return [job_of(row, result=row.data) for row in await self._clamped.execute(statement)]
 
     def _own(self, job_id: JobId) -> ColumnElement[bool]:
         return and_(jobs.c.tenant_id == self._tenant_id, jobs.c.id == job_id)
+
+
+def select_jobs() -> Select[Any]:
+    """With their results, for `job_of`."""
+    of_job = and_(results.c.tenant_id == jobs.c.tenant_id, results.c.job_id == jobs.c.id)
+    return select(jobs, results.c.data).select_from(jobs.outerjoin(results, of_job))
 
 
 def error_json(error: JobError) -> dict[str, str]:
     return {"code": error.code, "message": error.message}
 
 
-def _job(row: Row[tuple[object, ...]], *, result: object) -> Job:
+def job_of(row: Row[Any], *, result: object) -> Job:
     return Job(
         id=row.id,
         tenant_id=row.tenant_id,

@@ -1,0 +1,98 @@
+"""What has changed in a tenant's jobs, by the transactions that the jobs' rows name: migration 20261130_0600."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from asyncpg import Record
+
+from app.adapters.postgres.clamped import Clamped
+from app.adapters.postgres.jobs import job_of, select_jobs
+from app.adapters.postgres.positions import Snapshot, position_of, snapshot_of
+from app.adapters.postgres.tables import jobs
+from app.domain.changes import News, Position, Standing, Window
+from app.domain.ids import JobId
+from app.domain.jobs import Job, JobState, Progress
+
+NOW = "select pg_current_snapshot() as now"
+CHANGES = "select upto, id, changed from daira.changes($1, $2, $3, $4, $5, $6, $7)"
+
+# Beyond this very snapshot is what a restored dump brought along: as good as seen.
+SEEN = """(x.changed is null or x.changed >= pg_snapshot_xmax(pg_current_snapshot())
+    or pg_visible_in_snapshot(x.changed, $2))"""
+
+# Gathered first: in the order of ids the planner would walk all jobs of the tenant for some that are live.
+LIVE = f"""
+with live as materialized (
+    select j.id, j.changed from daira.jobs j
+    where j.tenant_id = $1 and j.state in ('queued', 'claimed') and j.kind is not null
+)
+select x.id, x.changed from live x where {SEEN} and ($3::uuid is null or x.id > $3) order by x.id limit $4
+"""  # noqa: S608 - put together from our own parts
+NAMED = f"""
+select x.id, x.changed from daira.jobs x
+where x.tenant_id = $1 and x.id = any($5) and {SEEN} and ($3::uuid is null or x.id > $3) order by x.id limit $4
+"""  # noqa: S608 - put together from our own parts
+RUNNING = """
+select x.id, (x.progress->>'done')::int as done, (x.progress->>'total')::int as total, x.progress->>'unit' as unit
+from daira.jobs x
+where x.tenant_id = $1 and x.state = 'claimed' and x.kind is not null and x.progress is not null
+  and ($2::uuid[] is null or x.id = any($2))
+"""
+STATES = "select x.id, x.state from daira.jobs x where x.tenant_id = $1 and x.id = any($2)"
+
+
+class PostgresChanges:
+    def __init__(self, clamped: Clamped) -> None:
+        self._clamped = clamped
+        self._tenant_id = clamped.tenant_id
+
+    async def now(self) -> Position:
+        (row,) = await self._clamped.call(NOW)
+        return position_of(row["now"])
+
+    async def within(self, window: Window, *, of: Collection[JobId] | None = None, limit: int) -> News | None:
+        since, upto = snapshot_of(window.since), window.upto and snapshot_of(window.upto)
+        if since is None:
+            return None
+        ids = None if of is None else list(of)
+        rows = await self._clamped.call(
+            CHANGES, self._tenant_id, since, upto, *(window.after or (None, None)), ids, limit
+        )
+        if not rows:
+            return None
+        # The first is of no job: it says up to where the window reaches.
+        reached: Snapshot = rows[0]["upto"]
+        changed = rows[1:]
+        rest = None
+        if len(changed) == limit:
+            last = changed[-1]
+            rest = Window(since=window.since, upto=position_of(reached), after=(last["changed"], JobId(last["id"])))
+        return News(upto=position_of(reached), jobs=await self._as_they_were(changed), rest=rest)
+
+    async def standing(
+        self, *, upto: Position, of: Collection[JobId] | None = None, after: JobId | None = None, limit: int
+    ) -> Standing:
+        arguments = (self._tenant_id, snapshot_of(upto), after, limit)
+        if of is None:
+            rows = await self._clamped.call(LIVE, *arguments)
+        else:
+            rows = await self._clamped.call(NAMED, *arguments, list(of))
+        rest = JobId(rows[-1]["id"]) if len(rows) == limit else None
+        return Standing(jobs=await self._as_they_were(rows), rest=rest)
+
+    async def running(self, *, of: Collection[JobId] | None = None) -> Mapping[JobId, Progress]:
+        rows = await self._clamped.call(RUNNING, self._tenant_id, None if of is None else list(of))
+        return {JobId(row["id"]): Progress(done=row["done"], total=row["total"], unit=row["unit"]) for row in rows}
+
+    async def states(self, job_ids: Collection[JobId]) -> Mapping[JobId, JobState]:
+        rows = await self._clamped.call(STATES, self._tenant_id, list(job_ids))
+        return {JobId(row["id"]): JobState(row["state"]) for row in rows}
+
+    async def _as_they_were(self, changed: Sequence[Record]) -> list[Job]:
+        """In the same order, without those that have changed since: another window has them."""
+        if not changed:
+            return []
+        ids = [row["id"] for row in changed]
+        statement = select_jobs().where(jobs.c.tenant_id == self._tenant_id, jobs.c.id.in_(ids))
+        now = {row.id: row for row in await self._clamped.execute(statement)}
+        same = (row for row in changed if row["id"] in now and now[row["id"]].changed == row["changed"])
+        return [job_of(now[row["id"]], result=now[row["id"]].data) for row in same]
