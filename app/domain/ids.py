@@ -12,6 +12,7 @@ TenantId = NewType("TenantId", str)
 DocumentId = NewType("DocumentId", UUID)
 JobId = NewType("JobId", UUID)
 KeyId = NewType("KeyId", UUID)
+WebhookId = NewType("WebhookId", UUID)
 
 TENANT_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 """Fits a URL, a blob key and a file name on every system, whatever its rules on case."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from app.domain.ids import DocumentId, JobId, TenantId
+from app.domain.ids import DocumentId, JobId, TenantId, WebhookId
 
 MAX_ATTEMPTS = 5
 """Failures of the handler before a job is failed; crashes and deploys are counted apart."""
@@ -64,6 +64,9 @@ CANCELLED = JobError(code="cancelled", message="cancelled on request")
 WORKER_LOST = JobError(code="worker_lost", message="the worker stopped renewing its lease: killed or cut off")
 
 
+EQUAL_IS_LIVE = "an equal job is queued or running already"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     done: int
@@ -78,6 +81,8 @@ class NewJob:
     id: JobId
     kind: str
     document_id: DocumentId | None = None
+    webhook_id: WebhookId | None = None
+    """Whose delivery it is."""
     payload: Mapping[str, object]
     dedup_key: str | None = None
     priority: int = 0

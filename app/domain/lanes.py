@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from app.domain import selftest
+from app.domain import selftest, webhooks
 
 
 class Lane(StrEnum):
@@ -20,5 +20,7 @@ TEXT = "ocr"
 NEED_TEXT = frozenset({"summarize", "extract", "classify", "ask"})
 """Kinds that read a document's text: such a job waits until an `ocr` job of the document has ended."""
 
-LANE_OF_KIND = {TEXT: Lane.OCR, selftest.KIND: Lane.OCR} | dict.fromkeys(NEED_TEXT, Lane.LLM)
+LANE_OF_KIND = {TEXT: Lane.OCR, selftest.KIND: Lane.OCR, webhooks.KIND: Lane.WEBHOOK} | dict.fromkeys(
+    NEED_TEXT, Lane.LLM
+)
 """Every job kind that this version knows."""

@@ -1,6 +1,6 @@
 """The right to work on a job for a while, and how it is given back."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -103,3 +103,11 @@ class Settlement:
     @property
     def releases(self) -> int:
         return int(self.outcome is AttemptOutcome.RELEASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """The attempt is ended."""
+
+    bells: Sequence[tuple[str, Ring]] = ()
+    """Kinds and rings of the deliveries that tell of the job's end: for after the commit."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from app.domain.doorbells import Ring
-from app.domain.leases import Beat, Claim, Pulse, Settlement
+from app.domain.leases import Beat, Claim, Pulse, Settled, Settlement
 
 
 class Leases(Protocol):
@@ -28,6 +28,6 @@ class Leases(Protocol):
         """
         ...
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        """End attempts, in the given order; False where the lease is lost and nothing was written."""
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled | None]:
+        """End attempts, in the given order; None where the lease is lost and nothing was written."""
         ...

@@ -73,7 +73,7 @@ async def _write_result(bench: Bench, stale: Lease) -> bool:
     accepted = False
     with suppress(_TakenBackError):
         async with bench.parts.database.begin(stale.tenant_id) as tx:
-            accepted = await tx.jobs.settle(_settlement(stale, JobState.DONE))
+            accepted = await tx.jobs.settle(_settlement(stale, JobState.DONE)) is not None
             raise _TakenBackError
     return accepted
 
@@ -85,7 +85,7 @@ async def _beat(bench: Bench, stale: Lease) -> bool:
 
 async def _settle(bench: Bench, stale: Lease) -> bool:
     (accepted,) = await bench.parts.leases.settle([_settlement(stale, JobState.FAILED)])
-    return accepted
+    return accepted is not None
 
 
 class _TakenBackError(Exception):

@@ -131,13 +131,15 @@ class Execution:
     async def _write(self, end: Settlement, ending: Ending) -> Woken | None:
         """The settlement, and the results in the same transaction; None when the lease is lost."""
         if not isinstance(ending, Done) or ending.apply is None:
-            return [] if await self.settling.settle(end) else None
+            settled = await self.settling.settle(end)
+            return None if settled is None else settled.bells
         async with self.database.begin(end.lease.tenant_id) as tx:
             # The fence first: if it does not hold, no result may be written.
-            if not await tx.jobs.settle(end):
+            settled = await tx.jobs.settle(end)
+            if settled is None:
                 return None
             try:
-                return await ending.apply(tx) or []
+                return [*settled.bells, *(await ending.apply(tx) or [])]
             except Unavailable:
                 raise
             except Exception as error:
@@ -149,7 +151,7 @@ class Execution:
         if end.state is JobState.QUEUED:
             ring = Ring(job.lease.tenant_id, job.lease.job_id)
             await self.ringing.ring([(job.kind, ring)], delay=end.delay)
-        await self.ringing.ring(woken or await self._left_waiting(job, end))
+        await self.ringing.ring([*woken, *await self._left_waiting(job, end)])
         if job.capped:
             await self.refill(job.lease.tenant_id)
 

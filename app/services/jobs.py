@@ -105,11 +105,12 @@ class Jobs:
     async def cancel(self, tenant_id: TenantId, job_id: JobId) -> Job:
         """Raises Conflict when it has ended already, unless by an earlier cancel."""
         async with self.database.begin(tenant_id) as tx:
-            job = await tx.jobs.cancel(job_id)
-            if job is None:
+            cancelled = await tx.jobs.cancel(job_id)
+            if cancelled is None:
                 raise NotFound("there is no such job")
+            job, bells = cancelled
             woken = await tx.jobs.wake(job.document_id) if _left_no_text(job) and job.document_id else []
-        await self.ringing.ring(woken)
+        await self.ringing.ring([*bells, *woken])
         if job.state in {JobState.DONE, JobState.FAILED}:
             raise Conflict(f"the job has ended already: it is {job.state}")
         return job

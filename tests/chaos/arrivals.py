@@ -88,8 +88,9 @@ class Arrivals:
             async with self.database.begin(job.tenant) as tx:
                 answer = await tx.jobs.cancel(job.job_id)
             assert answer is not None, f"job {job.job_id} is gone"
-            if answer.state is JobState.CANCELLED:
-                self.cancelled[job.job_id] = answer.attempts
+            cancelled, _ = answer
+            if cancelled.state is JobState.CANCELLED:
+                self.cancelled[job.job_id] = cancelled.attempts
 
         await asyncio.sleep(seconds)
         await insist(cancel)

@@ -10,13 +10,26 @@ import pytest
 
 from app.domain.documents import Document
 from app.domain.errors import Invalid, NotFound
-from app.domain.ids import DocumentId, JobId, KeyId, TenantId, uuid7
-from app.domain.jobs import Job
+from app.domain.ids import DocumentId, JobId, KeyId, TenantId, WebhookId, uuid7
+from app.domain.jobs import Job, JobState
 from app.domain.keys import ApiKey
 from app.domain.leases import Lease
 from app.domain.tenants import TenantState
+from app.domain.webhooks import Webhook
 from app.ports.database import Tx
-from tests.support.rig import Rig, done, fail, new_answer, new_document, new_job, new_key, new_page, release
+from tests.support.rig import (
+    SECOND,
+    Rig,
+    done,
+    fail,
+    new_answer,
+    new_document,
+    new_job,
+    new_key,
+    new_page,
+    new_webhook,
+    release,
+)
 
 
 class Boom(Exception):
@@ -31,6 +44,7 @@ class Ids:
     job: JobId
     key: KeyId
     sha256: str
+    webhook: WebhookId
     tenant: TenantId
 
     @property
@@ -65,6 +79,14 @@ CALLS: dict[str, Call] = {
     "jobs.attempts": lambda tx, ids: tx.jobs.attempts(ids.job),
     "jobs.cancel": lambda tx, ids: tx.jobs.cancel(ids.job),
     "jobs.settle": lambda tx, ids: tx.jobs.settle(done(ids.lease)),
+    "jobs.retry": lambda tx, ids: tx.jobs.retry(ids.job, states=[*JobState]),
+    "webhooks.get": lambda tx, ids: tx.webhooks.get(ids.webhook),
+    "webhooks.remove": lambda tx, ids: tx.webhooks.remove(ids.webhook),
+    "webhooks.rotate": lambda tx, ids: tx.webhooks.rotate(ids.webhook, secret="whsec_", overlap=SECOND),
+    "webhooks.enable": lambda tx, ids: tx.webhooks.enable(ids.webhook),
+    "webhooks.disable": lambda tx, ids: tx.webhooks.disable(ids.webhook, reason="a test"),
+    "webhooks.note_health": lambda tx, ids: tx.webhooks.note_health(ids.webhook),
+    "webhooks.deliveries": lambda tx, ids: tx.webhooks.deliveries(ids.webhook, limit=10),
 }
 
 READS_AND_WRITES: dict[str, Call] = CALLS | {
@@ -78,6 +100,9 @@ READS_AND_WRITES: dict[str, Call] = CALLS | {
     "documents.add": lambda tx, ids: tx.documents.add(new_document(ids.tenant)),
     "documents.newest": lambda tx, _: tx.documents.newest(limit=10),
     "jobs.live": lambda tx, _: tx.jobs.live(at_most=10),
+    "jobs.prune": lambda tx, _: tx.jobs.prune(older_than=SECOND, limit=10),
+    "webhooks.add": lambda tx, ids: tx.webhooks.add(new_webhook(ids.tenant)),
+    "webhooks.newest": lambda tx, _: tx.webhooks.newest(limit=10),
 }
 
 
@@ -89,6 +114,7 @@ class Furnished:
     document: Document
     job: Job
     key: ApiKey
+    webhook: Webhook
 
     @property
     def ids(self) -> Ids:
@@ -97,6 +123,7 @@ class Furnished:
             job=self.job.id,
             key=self.key.id,
             sha256=self.document.sha256,
+            webhook=self.webhook.id,
             tenant=self.tenant,
         )
 
@@ -107,6 +134,7 @@ def unknown(tenant: TenantId) -> Ids:
         job=JobId(uuid7()),
         key=KeyId(uuid7()),
         sha256="0" * 64,
+        webhook=WebhookId(uuid7()),
         tenant=tenant,
     )
 
@@ -120,7 +148,8 @@ async def furnished(rig: Rig, name: str) -> Furnished:
     await rig.lease(job)
     async with rig.database.begin(tenant) as tx:
         await tx.pages.replace(document.id, [new_page()])
-    return Furnished(tenant=tenant, document=document, job=job, key=await rig.key(tenant))
+    webhook = await rig.webhook(tenant)
+    return Furnished(tenant=tenant, document=document, job=job, key=await rig.key(tenant), webhook=webhook)
 
 
 async def contents(rig: Rig, tenant: TenantId) -> tuple[object, ...]:
@@ -135,6 +164,7 @@ async def contents(rig: Rig, tenant: TenantId) -> tuple[object, ...]:
             [await tx.pages.all(document.id) for document in documents],
             jobs,
             [await tx.jobs.attempts(job.id) for job in jobs],
+            await tx.webhooks.newest(limit=100),
         )
 
 
@@ -154,6 +184,7 @@ async def change_everything_and_fail(rig: Rig, mine: Furnished) -> None:
         await tx.documents.add(new_document(mine.tenant))
         await tx.pages.replace(mine.document.id, [])
         await tx.jobs.add(new_job())
+        assert await tx.webhooks.disable(mine.webhook.id, reason="a test")
         assert await tx.jobs.settle(done(Lease(tenant_id=mine.tenant, job_id=mine.job.id, attempt=2)))
         assert await tx.documents.remove(mine.document.id)
         raise Boom
@@ -353,7 +384,7 @@ class DatabaseSuite:
         async with rig.database.begin(acme.tenant) as tx:
             assert await tx.tenant.remove()
             assert await tx.tenant.get() is None
-        assert await contents(rig, acme.tenant) == (None, [], [], [], [], [])
+        assert await contents(rig, acme.tenant) == (None, [], [], [], [], [], [])
         assert await contents(rig, bolt.tenant) == others
         assert await rig.sweeps.tenants(after=None, limit=10) == [bolt.tenant]
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import rule
 
 from app.domain.ids import TenantId
 from app.domain.jobs import Job
-from app.domain.leases import Beat, Claim, ClaimOutcome, Pulse
+from app.domain.leases import Beat, Claim, ClaimOutcome, Pulse, Settled
 from app.ports.database import Tx
 from app.ports.sweeps import Swept
 from tests.conformance.job_machine import JobMachine
@@ -48,13 +48,13 @@ class JobEncounters(JobMachine):
         latest = [act for act in latest if self.ledger.holding(self.lease(act.token))]
         settlements = [self.settlement_of(act) for act in latest]
 
-        async def meet() -> tuple[list[bool], list[Swept]]:
+        async def meet() -> tuple[list[Settled | None], list[Swept]]:
             return await asyncio.gather(
                 self.rig.leases.settle(settlements), self.rig.sweeps.sweep(self.stage.tenants, limit=MANY)
             )
 
         answers, found = self.do(meet())
-        ended = list(zip(latest, settlements, answers, strict=True))
+        ended = list(zip(latest, settlements, map(bool, answers), strict=True))
         self.judge_settled(end for end in ended if end[2])
         self.ledger.swept(found, self.stage.tenants, limit=MANY, early=None)
         self.judge_settled(end for end in ended if not end[2])
@@ -91,14 +91,14 @@ class JobEncounters(JobMachine):
                 ring.tenant_id, lambda tx: tx.jobs.cancel(ring.job_id), lambda: self.rig.leases.settle([settles])
             )
             stored, (held,) = self.do(asked)
-            self.ledger.cancelled(ring, stored and self.stage.job(stored))
-            self.ledger.settled(settles, act.ending, held=held)
+            self.ledger.cancelled(ring, stored and self.stage.job(stored[0]))
+            self.ledger.settled(settles, act.ending, held=held is not None)
         else:
             settled = self._meanwhile(
                 ring.tenant_id, lambda tx: tx.jobs.settle(settles), lambda: self.ask_to_cancel(ring)
             )
             held, answer = self.do(settled)
-            self.ledger.settled(settles, act.ending, held=held)
+            self.ledger.settled(settles, act.ending, held=held is not None)
             self.ledger.cancelled(ring, answer)
 
     @rule(worker=WORKERS, pick=PICKS)

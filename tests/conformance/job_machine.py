@@ -144,7 +144,7 @@ class JobMachine(RuleBasedStateMachine):
     def settle(self, acts: list[Act]) -> None:
         settlements = [self.settlement_of(act) for act in acts]
         answers = self.do(self.rig.leases.settle(settlements))
-        self.judge_settled(zip(acts, settlements, answers, strict=True))
+        self.judge_settled(zip(acts, settlements, map(bool, answers), strict=True))
 
     @rule(act=ACTS, astray=SOMETIMES, fails=st.booleans())
     def settle_with_results(self, act: Act, *, astray: bool, fails: bool) -> None:
@@ -156,7 +156,7 @@ class JobMachine(RuleBasedStateMachine):
         async def apply() -> None:
             nonlocal held
             async with self.rig.database.begin(tenant) as tx:
-                held = await tx.jobs.settle(settles)
+                held = await tx.jobs.settle(settles) is not None
                 if held and settles.state is JobState.DONE:
                     await tx.jobs.save_result(settles.lease.job_id, result)
                 if fails:
@@ -311,7 +311,7 @@ class JobMachine(RuleBasedStateMachine):
     async def ask_to_cancel(self, ring: Ring) -> Job | None:
         async with self.rig.database.begin(ring.tenant_id) as tx:
             answer = await tx.jobs.cancel(ring.job_id)
-        return answer and self.stage.job(answer)
+        return answer and self.stage.job(answer[0])
 
     def job(self, pick: Pick) -> Model:
         jobs = sorted(self.ledger.jobs.values(), key=lambda job: LIVELIEST.index(job.row.state))

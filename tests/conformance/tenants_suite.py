@@ -54,7 +54,7 @@ class TenantsSuite:
         acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
         before = await contents(rig, bolt.tenant)
         assert await removed(rig, acme.tenant)
-        assert await contents(rig, acme.tenant) == (None, [], [], [], [], [])
+        assert await contents(rig, acme.tenant) == (None, [], [], [], [], [], [])
         assert await contents(rig, bolt.tenant) == before
         assert await rig.sweeps.tenants(after=None, limit=10) == [bolt.tenant]
 
@@ -103,7 +103,7 @@ class TenantsSuite:
         await rig.tenant("acme")
         tenant, *rest = await contents(rig, acme.tenant)
         assert tenant is not None
-        assert rest == [[], [], [], [], []]
+        assert rest == [[], [], [], [], [], []]
 
 
 async def removed(rig: Rig, tenant: TenantId) -> bool:

@@ -8,6 +8,7 @@ from app.adapters.memory.blobs import MemoryBlobs
 from app.adapters.memory.doorbell import MemoryDoorbell
 from app.ports.blobs import StockedBlobs
 from app.ports.doorbell import Doorbell
+from tests.conformance.announcements_suite import AnnouncementsSuite
 from tests.conformance.answers_suite import AnswersSuite
 from tests.conformance.blobs_suite import BlobsSuite
 from tests.conformance.caps_suite import CapsSuite
@@ -19,8 +20,10 @@ from tests.conformance.drafts_suite import DraftsSuite
 from tests.conformance.jobs_suite import JobsSuite
 from tests.conformance.keys_suite import KeysSuite
 from tests.conformance.leases_suite import LeasesSuite
+from tests.conformance.retries_suite import RetriesSuite
 from tests.conformance.sweeps_suite import SweepsSuite
 from tests.conformance.tenants_suite import TenantsSuite
+from tests.conformance.webhooks_suite import WebhooksSuite
 from tests.support.rig import Rig, memory_rig, new_document
 
 
@@ -84,6 +87,18 @@ class TestMemoryLeases(LeasesSuite):
             assert (await beat).held
         async with rig.database.begin(tenant) as tx:
             assert len(await tx.documents.newest(limit=10)) == 1
+
+
+class TestMemoryRetries(RetriesSuite):
+    pass
+
+
+class TestMemoryWebhooks(WebhooksSuite):
+    pass
+
+
+class TestMemoryAnnouncements(AnnouncementsSuite):
+    pass
 
 
 class TestMemorySweeps(SweepsSuite):

@@ -14,6 +14,7 @@ from app.domain.doorbells import Ring
 from app.domain.ids import JobId, tenant_id, uuid7
 from app.domain.leases import ClaimOutcome, Lease, Pulse
 from app.ports.doorbell import Doorbell
+from tests.conformance.announcements_suite import AnnouncementsSuite
 from tests.conformance.answers_suite import AnswersSuite
 from tests.conformance.caps_suite import CapsSuite, capped
 from tests.conformance.changes_suite import ChangesSuite
@@ -24,8 +25,10 @@ from tests.conformance.drafts_suite import DraftsSuite
 from tests.conformance.jobs_suite import JobsSuite
 from tests.conformance.keys_suite import KeysSuite
 from tests.conformance.leases_suite import LeasesSuite
+from tests.conformance.retries_suite import RetriesSuite
 from tests.conformance.sweeps_suite import SweepsSuite
 from tests.conformance.tenants_suite import TenantsSuite
+from tests.conformance.webhooks_suite import WebhooksSuite
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
 from tests.support.rig import LEASE, Rig, done, new_page, ring_of
@@ -181,6 +184,18 @@ class TestPostgresLeases(LeasesSuite):
                 beats = await rig.leases.beat([Pulse(lease=lease) for lease in (settled, other, gone)], lease=LEASE)
             assert {beat.lease: beat.held for beat in beats} == {other: True, gone: False}
         assert not (await rig.beat(settled)).held
+
+
+class TestPostgresRetries(RetriesSuite):
+    pass
+
+
+class TestPostgresWebhooks(WebhooksSuite):
+    pass
+
+
+class TestPostgresAnnouncements(AnnouncementsSuite):
+    pass
 
 
 class TestPostgresSweeps(SweepsSuite):

@@ -31,7 +31,7 @@ async def furnished(cloned: Cloned, engine: Engine) -> Rig:
         async with rig.database.begin(tenant) as tx:
             assert await tx.pages.draft(lease, [new_page()])
             assert await tx.answers.keep(lease, new_answer())
-        assert await rig.leases.settle([done(lease)]) == [True]
+        assert await rig.settle(done(lease))
         async with rig.database.begin(tenant) as tx:
             await tx.pages.replace(document.id, [new_page()])
         async with administer(cloned.admin_url) as admin:

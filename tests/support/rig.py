@@ -13,12 +13,14 @@ from app.adapters.memory.sweeps import MemorySweeps
 from app.domain.answers import Kept
 from app.domain.documents import Document
 from app.domain.doorbells import Ring
-from app.domain.ids import DocumentId, JobId, KeyId, TenantId, tenant_id, uuid7
+from app.domain.ids import DocumentId, JobId, KeyId, TenantId, WebhookId, tenant_id, uuid7
 from app.domain.jobs import APART, MAX_EXPIRIES, Attempt, AttemptOutcome, Job, JobError, JobState, NewJob
 from app.domain.keys import ApiKey, Scope, digest, new_secret
 from app.domain.leases import Beat, Claim, ClaimedJob, Lease, Pulse, Settlement
 from app.domain.pages import Page, Source, Word
 from app.domain.tenants import TenantState
+from app.domain.webhooks import Event, Webhook
+from app.domain.webhooks import new_secret as new_webhook_secret
 from app.ports.database import KeyedDatabase
 from app.ports.leases import Leases
 from app.ports.sweeps import Sweeps
@@ -60,6 +62,12 @@ class Rig:
             await tx.keys.add(key)
         return key
 
+    async def webhook(self, tenant: TenantId, **fields: Any) -> Webhook:
+        webhook = new_webhook(tenant, **fields)
+        async with self.database.begin(tenant) as tx:
+            await tx.webhooks.add(webhook)
+        return webhook
+
     async def document(self, tenant: TenantId, **fields: Any) -> Document:
         async with self.database.begin(tenant) as tx:
             document = await tx.documents.add(new_document(tenant, **fields))
@@ -85,7 +93,8 @@ class Rig:
 
     async def cancel(self, job: Job) -> Job | None:
         async with self.database.begin(job.tenant_id) as tx:
-            return await tx.jobs.cancel(job.id)
+            cancelled = await tx.jobs.cancel(job.id)
+        return cancelled and cancelled[0]
 
     async def remove(self, document: Document) -> bool:
         async with self.database.begin(document.tenant_id) as tx:
@@ -114,8 +123,8 @@ class Rig:
         return beat
 
     async def settle(self, settlement: Settlement) -> bool:
-        (held,) = await self.leases.settle([settlement])
-        return held
+        (settled,) = await self.leases.settle([settlement])
+        return settled is not None
 
     async def expire(self, job: Job) -> None:
         """Let the lease of a claimed job run out, and have it swept."""
@@ -182,6 +191,21 @@ def new_key(tenant: TenantId, **fields: Any) -> ApiKey:
         "created_at": datetime.now(UTC),
     }
     return ApiKey(**defaults | fields)
+
+
+def new_webhook(tenant: TenantId, **fields: Any) -> Webhook:
+    now = datetime.now(UTC)
+    defaults: dict[str, Any] = {
+        "id": WebhookId(uuid7()),
+        "tenant_id": tenant,
+        "url": "https://receiver.test/hooks",
+        "events": frozenset(Event),
+        "description": "",
+        "secret": new_webhook_secret(),
+        "created_at": now,
+        "healthy_at": now,
+    }
+    return Webhook(**defaults | fields)
 
 
 def new_page(number: int = 1, *, text: str = "Dear Sir") -> Page:

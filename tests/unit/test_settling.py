@@ -9,7 +9,7 @@ import pytest
 from app.domain.errors import Unavailable
 from app.domain.ids import JobId, tenant_id, uuid7
 from app.domain.jobs import AttemptOutcome, JobError, JobState
-from app.domain.leases import Lease, Settlement
+from app.domain.leases import Lease, Settled, Settlement
 from app.services.settling import AT_ONCE, Settling
 from tests.support.rig import Rig, done, memory_rig, retry
 
@@ -22,7 +22,7 @@ class Counted:
     calls: list[int] = field(default_factory=list)
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled | None]:
         self.calls.append(len(settlements))
         await self.open.wait()
         if any(s.error is not None and s.error.code == "unstorable" for s in settlements):
@@ -58,7 +58,7 @@ async def test_what_ends_while_a_batch_is_written_goes_with_the_next() -> None:
     rest = [asyncio.create_task(together.settle(done(lease))) for lease in others]
     await asyncio.sleep(0)
     counted.open.set()
-    assert await asyncio.gather(lone, *rest) == [True] * 8
+    assert all(await asyncio.gather(lone, *rest))
     assert counted.calls == [1, 7]
 
 
@@ -79,7 +79,9 @@ async def test_each_is_told_of_its_own_lease() -> None:
     together = settling(counted)
     kept, lost = await leases_of(rig, 2)
     assert await rig.settle(retry(lost))
-    assert [*await asyncio.gather(together.settle(done(kept)), together.settle(done(lost)))] == [True, False]
+    held, none = await asyncio.gather(together.settle(done(kept)), together.settle(done(lost)))
+    assert held is not None
+    assert none is None
 
 
 async def test_one_that_the_store_refuses_keeps_no_other_from_its_end() -> None:
@@ -94,9 +96,9 @@ async def test_one_that_the_store_refuses_keeps_no_other_from_its_end() -> None:
         together.settle(done(other)),
         return_exceptions=True,
     )
-    assert answers[0] is True
+    assert isinstance(answers[0], Settled)
     assert isinstance(answers[1], ValueError)
-    assert answers[2] is True
+    assert isinstance(answers[2], Settled)
     assert await together.settle(done(refused))
 
 
@@ -111,7 +113,7 @@ async def test_a_store_out_of_reach_is_told_to_all_and_asked_once() -> None:
     )
     assert [type(answer) for answer in answers] == [Unavailable, Unavailable]
     assert counted.calls == [2]
-    assert [*await asyncio.gather(together.settle(done(one)), together.settle(done(other)))] == [True, True]
+    assert all(await asyncio.gather(together.settle(done(one)), together.settle(done(other))))
 
 
 async def test_a_caller_that_leaves_takes_nobody_along() -> None:

@@ -11,12 +11,16 @@ from app.adapters.memory.keys import MemoryKeys, with_secret
 from app.adapters.memory.pages import MemoryPages
 from app.adapters.memory.store import MemoryStore, Session
 from app.adapters.memory.tenants import MemoryTenantRow
+from app.adapters.memory.webhooks import MemoryWebhooks
 from app.domain import ids
 from app.domain.ids import TenantId
 from app.domain.keys import ApiKey
 from app.domain.tenants import Tenant
 from app.ports.changes import Changes
-from app.ports.database import Answers, Documents, Jobs, Keys, Pages, TenantRow, Tx
+from app.ports.database import Keys, TenantRow, Tx
+from app.ports.documents import Answers, Documents, Pages
+from app.ports.jobs import Jobs
+from app.ports.webhooks import Webhooks
 
 
 class MemoryTx:
@@ -28,6 +32,7 @@ class MemoryTx:
         self.answers: Answers = MemoryAnswers(session)
         self.jobs: Jobs = MemoryJobs(session)
         self.changes: Changes = MemoryChanges(session)
+        self.webhooks: Webhooks = MemoryWebhooks(session)
 
 
 class MemoryDatabase:

@@ -1,17 +1,20 @@
 """Jobs in the memory store, as a transaction sees them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from app.adapters.memory import transitions
 from app.adapters.memory.store import Session, Tables
 from app.domain.doorbells import Ring
 from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId
-from app.domain.jobs import Attempt, Job, JobState, NewJob
+from app.domain.jobs import EQUAL_IS_LIVE, Attempt, Job, JobState, NewJob
 from app.domain.lanes import NEED_TEXT
-from app.domain.leases import Settlement
+from app.domain.leases import Settled, Settlement
+from app.domain.outcomes import Woken
 from app.domain.text import scrub_json
+from app.domain.webhooks import KIND as WEBHOOK
 
 
 class MemoryJobs:
@@ -57,22 +60,47 @@ class MemoryJobs:
 
     async def live(self, *, at_most: int) -> int:
         rows = self._session.reading().jobs.values()
-        return min(at_most, sum(not row.job.state.terminal for row in rows))
+        return min(at_most, sum(not row.job.state.terminal and row.job.kind != WEBHOOK for row in rows))
 
     async def attempts(self, job_id: JobId) -> list[Attempt]:
         return list(self._session.reading().attempts.get(job_id, ()))
 
-    async def cancel(self, job_id: JobId) -> Job | None:
-        jobs = (await self._session.writing()).jobs
-        row = jobs.get(job_id)
+    async def cancel(self, job_id: JobId) -> tuple[Job, Woken] | None:
+        tables, now = await self._session.writing(), self._session.now()
+        row = tables.jobs.get(job_id)
         if row is None:
             return None
+        bells: Woken = []
         if row.job.state is JobState.QUEUED:
-            row = transitions.cancelled(row, now=self._session.now())
+            row = transitions.cancelled(row, now=now)
+            bells = transitions.announce(tables, row.job, now=now)
         elif row.job.state is JobState.CLAIMED:
             row = replace(row, job=replace(row.job, cancel_requested=True))
-        jobs[job_id] = row
+        tables.jobs[job_id] = row
+        return transitions.copied(row.job), bells
+
+    async def retry(self, job_id: JobId, *, states: Collection[JobState]) -> Job | None:
+        tables = await self._session.writing()
+        row = tables.jobs.get(job_id)
+        if row is None or row.job.state not in states:
+            return None
+        if _is_duplicate(tables, row.job):
+            raise Conflict(EQUAL_IS_LIVE)
+        tables.answers.pop(job_id, None)
+        tables.jobs[job_id] = row = transitions.retried(row, now=self._session.now())
         return transitions.copied(row.job)
+
+    async def prune(self, *, older_than: timedelta, limit: int, dry_run: bool = False) -> int:
+        tables, before = await self._session.writing(), self._session.now() - older_than
+        old = [
+            row.job.id
+            for row in tables.jobs.values()
+            if row.job.document_id is None and row.job.finished_at is not None and row.job.finished_at < before
+        ][:limit]
+        for job_id in old if not dry_run else []:
+            del tables.jobs[job_id]
+            tables.attempts.pop(job_id, None)
+        return len(old)
 
     async def wake(self, document_id: DocumentId) -> list[tuple[str, Ring]]:
         jobs, now = (await self._session.writing()).jobs, self._session.now()
@@ -89,10 +117,10 @@ class MemoryJobs:
             jobs[row.job.id] = transitions.woken(row, now=now)
         return [(row.job.kind, Ring(self._session.tenant_id, row.job.id)) for row in waiting]
 
-    async def settle(self, settlement: Settlement) -> bool:
+    async def settle(self, settlement: Settlement) -> Settled | None:
         tables = await self._session.writing()
         if settlement.lease.tenant_id != self._session.tenant_id:
-            return False
+            return None
         return transitions.settle(tables, settlement, now=self._session.now())
 
     async def save_result(self, job_id: JobId, result: object) -> None:

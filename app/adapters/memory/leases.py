@@ -11,9 +11,10 @@ from app.adapters.memory.store import JobRow, MemoryStore, Tables
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
 from app.domain.jobs import JobState
-from app.domain.leases import Beat, Claim, ClaimedJob, ClaimOutcome, Lease, Pulse, Settlement
+from app.domain.leases import Beat, Claim, ClaimedJob, ClaimOutcome, Lease, Pulse, Settled, Settlement
 from app.domain.tenants import TenantState
 from app.domain.text import scrub_progress
+from app.domain.webhooks import KIND as WEBHOOK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +46,12 @@ class MemoryLeases:
                 beats.append(_beat(tables, pulse, lease_until=self._store.now() + lease))
         return beats
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        held = []
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled | None]:
+        settled = []
         for settlement in settlements:
             async with self._store.writing(settlement.lease.tenant_id) as tables:
-                held.append(transitions.settle(tables, settlement, now=self._store.now()))
-        return held
+                settled.append(transitions.settle(tables, settlement, now=self._store.now()))
+        return settled
 
     async def _claim_under(self, tenant: TenantId, rings: list[Ring], terms: Terms) -> list[Claim]:
         # A doorbell's tenant may be made up: it must leave no trace here, not even a lock.
@@ -67,10 +68,13 @@ def _claim(tables: Tables, ring: Ring, terms: Terms, *, now: datetime) -> Claim:
     if row.job.state is not JobState.QUEUED:
         return Claim(ring=ring, outcome=_outcome_of(row.job.state))
     outcome = _judge(row, suspended=_is_suspended(tables), kinds=terms.kinds, now=now)
-    room = transitions.room(tables, now=now)
+    # Deliveries are not the tenant's own work, and have no part in its cap.
+    room = math.inf if row.job.kind == WEBHOOK else transitions.room(tables, now=now)
     if outcome is ClaimOutcome.CLAIMED and not room:
         outcome = ClaimOutcome.CAPPED
     tables.jobs[ring.job_id] = after = _after(row, outcome, terms, now=now)
+    if outcome is ClaimOutcome.CANCELLED:
+        transitions.announce(tables, after.job, now=now)
     waited, is_capped = now - row.job.run_after, room < math.inf
     job = _handed_out(after, waited=waited, capped=is_capped) if outcome is ClaimOutcome.CLAIMED else None
     return Claim(ring=ring, outcome=outcome, job=job)

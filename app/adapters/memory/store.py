@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from app.domain.answers import Kept
 from app.domain.documents import Document
 from app.domain.errors import NotFound
-from app.domain.ids import DocumentId, JobId, KeyId, TenantId
+from app.domain.ids import DocumentId, JobId, KeyId, TenantId, WebhookId
 from app.domain.jobs import Attempt, Job
 from app.domain.keys import ApiKey
 from app.domain.pages import Page
 from app.domain.tenants import Tenant
+from app.domain.webhooks import Webhook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class Tables:
     jobs: dict[JobId, JobRow] = field(default_factory=dict)
     attempts: dict[JobId, tuple[Attempt, ...]] = field(default_factory=dict)
     commits: int = 0
+    webhooks: dict[WebhookId, Webhook] = field(default_factory=dict)
 
     def copy(self) -> "Tables":
         return Tables(
@@ -58,6 +60,7 @@ class Tables:
             jobs=dict(self.jobs),
             attempts=dict(self.attempts),
             commits=self.commits,
+            webhooks=dict(self.webhooks),
         )
 
     def commit_after(self, before: "Tables") -> None:
@@ -74,6 +77,7 @@ class Tables:
         self.tenant = None
         for rows in (self.keys, self.documents, self.pages, self.drafts, self.answers, self.jobs, self.attempts):
             rows.clear()
+        self.webhooks.clear()
 
     def counts(self) -> dict[str, int]:
         return {
@@ -85,6 +89,7 @@ class Tables:
             "answers": sum(len(answers) for answers in self.answers.values()),
             "jobs": len(self.jobs),
             "job_attempts": sum(len(attempts) for attempts in self.attempts.values()),
+            "webhooks": len(self.webhooks),
         }
 
     def require_tenant(self) -> None:

@@ -11,6 +11,7 @@ from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
 from app.domain.jobs import Job, JobState
 from app.domain.tenants import TenantState
+from app.domain.webhooks import KIND as WEBHOOK
 from app.ports.sweeps import Backlog, Swept
 
 
@@ -36,10 +37,12 @@ class MemorySweeps:
                 now = self._store.now()
                 # Found before the lost ones are queued again: those are rung already in this pass.
                 unheard = _unheard(tables, now, early)
-                swept += [self._expire(tables, row, now=now) for row in _lost(tables, now)]
+                for row in _lost(tables, now):
+                    swept += self._expire(tables, row, now=now)
                 # A tenant with a cap is rung for what has room: its other jobs wait, and cost nothing meanwhile.
+                # Its deliveries are not counted.
                 room = int(min(limit, transitions.room(tables, now=now)))
-                swept += [self._ring_again(tables, row, now=now) for row in unheard[:room]]
+                swept += [self._ring_again(tables, row, now=now) for row in _rung(unheard, room=room, limit=limit)]
         return swept
 
     async def backlog(self) -> list[Backlog]:
@@ -51,11 +54,14 @@ class MemorySweeps:
                     jobs[row.job.kind].append((row.job, _is_active(tables)))
         return [_backlog(kind, jobs[kind], now=self._store.now()) for kind in sorted(jobs)]
 
-    def _expire(self, tables: Tables, row: JobRow, *, now: datetime) -> Swept:
+    def _expire(self, tables: Tables, row: JobRow, *, now: datetime) -> list[Swept]:
         after = transitions.expire(tables, row, now=now, jitter=self._jitter())
         due = after.job.state is JobState.QUEUED
         delay = after.job.run_after - now if due else timedelta()
-        return Swept(ring=Ring(row.job.tenant_id, row.job.id), kind=row.job.kind, expired=True, due=due, delay=delay)
+        ring = Ring(row.job.tenant_id, row.job.id)
+        expired = Swept(ring=ring, kind=row.job.kind, expired=True, due=due, delay=delay)
+        told = transitions.announce(tables, after.job, now=now)
+        return [expired, *(Swept(ring=bell, kind=kind, expired=False, due=True) for kind, bell in told)]
 
     def _ring_again(self, tables: Tables, row: JobRow, *, now: datetime) -> Swept:
         tables.jobs[row.job.id] = transitions.rung(row, now=now, jitter=self._jitter())
@@ -85,6 +91,12 @@ def _unheard(tables: Tables, now: datetime, early: frozenset[str] | None) -> lis
         if _is_due(row.job, now) and (row.ring_after <= now if early is None else row.job.kind in early)
     ]
     return sorted(found, key=lambda row: row.ring_after)
+
+
+def _rung(unheard: list[JobRow], *, room: int, limit: int) -> list[JobRow]:
+    own = [row for row in unheard if row.job.kind != WEBHOOK]
+    deliveries = [row for row in unheard if row.job.kind == WEBHOOK]
+    return unheard[:limit] if room == limit else own[:room] + deliveries[:limit]
 
 
 def _is_due(job: Job, now: datetime) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from app.adapters.memory.store import JobRow, Tables
+from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
 from app.domain.jobs import (
     APART,
@@ -22,8 +23,10 @@ from app.domain.jobs import (
     JobState,
     NewJob,
 )
-from app.domain.leases import Lease, Settlement
+from app.domain.leases import Lease, Settled, Settlement
 from app.domain.text import scrub, scrub_error, scrub_mapping, scrub_progress
+from app.domain.webhooks import KIND as WEBHOOK
+from app.domain.webhooks import SILENT, announcement
 
 PUT_OFF = timedelta(minutes=1)
 JITTER = 0.25
@@ -84,7 +87,8 @@ def room(tables: Tables, *, now: datetime) -> float:
     cap = None if tables.tenant is None else tables.tenant.limits.max_running
     if cap is None:
         return math.inf
-    jobs = (row.job for row in tables.jobs.values())
+    # Deliveries are not the tenant's own work.
+    jobs = (row.job for row in tables.jobs.values() if row.job.kind != WEBHOOK)
     running = sum(job.lease_until is not None and job.lease_until >= now for job in jobs)
     return max(0, cap - running)
 
@@ -96,6 +100,19 @@ def capped(row: JobRow, *, now: datetime) -> JobRow:
 def put_off(row: JobRow, *, now: datetime) -> JobRow:
     run_after = now + PUT_OFF
     return JobRow(job=replace(row.job, run_after=run_after), ring_after=run_after + FIRST_RING_GRACE)
+
+
+def retried(row: JobRow, *, now: datetime) -> JobRow:
+    job = replace(
+        row.job,
+        failures=0,
+        expiries=0,
+        cancel_requested=False,
+        error=None,
+        result=None,
+        finished_at=None,
+    )
+    return _again(job, run_after=now, grace=FIRST_RING_GRACE)
 
 
 def woken(row: JobRow, *, now: datetime) -> JobRow:
@@ -112,16 +129,26 @@ def holds(row: JobRow | None, lease: Lease) -> bool:
     return row is not None and row.job.state is JobState.CLAIMED and row.job.attempts == lease.attempt
 
 
-def settle(tables: Tables, settlement: Settlement, *, now: datetime) -> bool:
-    """End an attempt; False where the lease is lost and nothing was written."""
+def settle(tables: Tables, settlement: Settlement, *, now: datetime) -> Settled | None:
+    """End an attempt; None where the lease is lost and nothing was written."""
     lease = settlement.lease
     row = tables.jobs.get(lease.job_id)
     if row is None or not holds(row, lease):
-        return False
+        return None
     tables.jobs[lease.job_id] = after = _settled(row, settlement, now=now)
     outcome = AttemptOutcome.CANCELLED if after.job.state is JobState.CANCELLED else settlement.outcome
     note_attempt(tables, row.job, outcome=outcome, error=settlement.error, now=now)
-    return True
+    return Settled(bells=announce(tables, after.job, now=now))
+
+
+def announce(tables: Tables, job: Job, *, now: datetime) -> list[tuple[str, Ring]]:
+    """If the job has just ended, a delivery for each webhook that asks for it: to be rung for after the commit."""
+    if not job.state.terminal or job.kind in SILENT:
+        return []
+    told = [w for w in tables.webhooks.values() if w.disabled_at is None and f"job.{job.state}" in w.events]
+    deliveries = [queued(announcement(webhook.id, job), tenant=job.tenant_id, now=now) for webhook in told]
+    tables.jobs.update((row.job.id, row) for row in deliveries)
+    return [(WEBHOOK, Ring(job.tenant_id, row.job.id)) for row in deliveries]
 
 
 def expire(tables: Tables, row: JobRow, *, now: datetime, jitter: float) -> JobRow:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from asyncpg import Record
 
 from app.adapters.postgres.clamped import Clamped
-from app.adapters.postgres.jobs import job_of, select_jobs
+from app.adapters.postgres.job_rows import job_of, select_jobs
 from app.adapters.postgres.positions import Snapshot, position_of, snapshot_of
 from app.adapters.postgres.tables import jobs
 from app.domain.changes import News, Position, Standing, Window

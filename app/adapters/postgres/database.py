@@ -15,6 +15,7 @@ from app.adapters.postgres.jobs import PostgresJobs
 from app.adapters.postgres.keys import PostgresKeys
 from app.adapters.postgres.pages import PostgresPages
 from app.adapters.postgres.tenants import PostgresTenant
+from app.adapters.postgres.webhooks import PostgresWebhooks
 from app.domain import ids
 from app.domain.ids import TenantId
 from app.domain.keys import ApiKey, Scope
@@ -35,6 +36,7 @@ class PostgresTx:
         self.answers = PostgresAnswers(clamped)
         self.jobs = PostgresJobs(clamped)
         self.changes = PostgresChanges(clamped)
+        self.webhooks = PostgresWebhooks(clamped)
 
 
 class PostgresDatabase:

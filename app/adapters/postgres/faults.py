@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from asyncpg import ForeignKeyViolationError
+from asyncpg import ForeignKeyViolationError, UniqueViolationError
 from sqlalchemy.exc import IntegrityError
 
-from app.domain.errors import NotFound
+from app.domain.errors import Conflict, NotFound
+from app.domain.jobs import EQUAL_IS_LIVE
 
 
 @contextmanager
@@ -18,4 +19,6 @@ def known_faults() -> Iterator[None]:
         driver = error.orig.__cause__ if isinstance(error, IntegrityError) and error.orig else error
         if isinstance(driver, ForeignKeyViolationError):
             raise NotFound("the tenant, document or job that this belongs to does not exist") from error
+        if isinstance(driver, UniqueViolationError) and driver.constraint_name == "jobs_dedup":
+            raise Conflict(EQUAL_IS_LIVE) from error
         raise

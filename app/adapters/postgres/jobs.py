@@ -1,15 +1,16 @@
 """Jobs inside a clamped transaction: enqueue, read, cancel, and settle together with results."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from datetime import timedelta
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, select, text, update
+from sqlalchemy import ColumnElement, and_, case, delete, func, literal, null, select, text, update
 from sqlalchemy.dialects.postgresql import INTERVAL, insert
 
 from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.faults import known_faults
-from app.adapters.postgres.leases import SETTLE, settle_arguments
-from app.adapters.postgres.tables import job_attempts, jobs, results
+from app.adapters.postgres.job_rows import attempt_of, error_json, job_of, select_jobs
+from app.adapters.postgres.leases import SETTLE, delivery_bells, settle_arguments
+from app.adapters.postgres.tables import answers, job_attempts, jobs, results
 from app.domain.doorbells import Ring
 from app.domain.errors import Conflict
 from app.domain.ids import DocumentId, JobId
@@ -17,18 +18,19 @@ from app.domain.jobs import (
     CANCELLED,
     FIRST_RING_GRACE,
     Attempt,
-    AttemptOutcome,
     Job,
-    JobError,
     JobState,
     NewJob,
-    Progress,
 )
 from app.domain.lanes import NEED_TEXT
-from app.domain.leases import Settlement
+from app.domain.leases import Settled, Settlement
+from app.domain.outcomes import Woken
 from app.domain.text import scrub_json
+from app.domain.webhooks import KIND as WEBHOOK
 
 LIVE = text("dedup_key is not null and state in ('queued', 'claimed')")
+
+ANNOUNCE = "select delivery_id from daira.announce($1, $2)"
 
 LIVE_JOBS = "select daira.live_jobs($1, $2) as count"
 
@@ -54,6 +56,7 @@ class PostgresJobs:
                 ring_after=run_after + literal(FIRST_RING_GRACE, INTERVAL),
                 max_attempts=job.max_attempts,
                 traceparent=job.traceparent,
+                webhook_id=job.webhook_id,
             )
             .on_conflict_do_nothing(index_elements=["tenant_id", "kind", "dedup_key"], index_where=LIVE)
             .returning(jobs)
@@ -63,7 +66,7 @@ class PostgresJobs:
         return job_of(row, result=None) if row else None
 
     async def get(self, job_id: JobId) -> Job | None:
-        found = await self._select(jobs.c.id == job_id, limit=1)
+        found = await self.select(jobs.c.id == job_id, limit=1)
         return found[0] if found else None
 
     async def newest(
@@ -84,7 +87,17 @@ class PostgresJobs:
             wanted.append(jobs.c.kind == kind)
         if before is not None:
             wanted.append(jobs.c.id < before)
-        return await self._select(*wanted, limit=limit)
+        return await self.select(*wanted, limit=limit)
+
+    async def select(self, *wanted: ColumnElement[bool], limit: int | None) -> list[Job]:
+        statement = (
+            select_jobs()
+            .where(jobs.c.tenant_id == self._tenant_id, *wanted)
+            # Ids are UUIDv7: their order is that of creation.
+            .order_by(jobs.c.id.desc())
+            .limit(limit)
+        )
+        return [job_of(row, result=row.data) for row in await self._clamped.execute(statement)]
 
     async def live(self, *, at_most: int) -> int:
         (row,) = await self._clamped.call(LIVE_JOBS, self._tenant_id, at_most)
@@ -94,9 +107,9 @@ class PostgresJobs:
     async def attempts(self, job_id: JobId) -> list[Attempt]:
         c = job_attempts.c
         statement = select(job_attempts).where(c.tenant_id == self._tenant_id, c.job_id == job_id).order_by(c.attempt)
-        return [_attempt(row) for row in await self._clamped.execute(statement)]
+        return [attempt_of(row) for row in await self._clamped.execute(statement)]
 
-    async def cancel(self, job_id: JobId) -> Job | None:
+    async def cancel(self, job_id: JobId) -> tuple[Job, Woken] | None:
         queued = jobs.c.state == JobState.QUEUED
         statement = (
             update(jobs)
@@ -110,9 +123,57 @@ class PostgresJobs:
                     (queued, literal(error_json(CANCELLED), jobs.c.last_error.type)), else_=jobs.c.last_error
                 ),
             )
+            .returning(jobs.c.state)
         )
-        await self._clamped.execute(statement)
-        return await self.get(job_id)
+        state = (await self._clamped.execute(statement)).scalar_one_or_none()
+        bells = await self._announce(job_id) if state == JobState.CANCELLED else []
+        job = await self.get(job_id)
+        return None if job is None else (job, bells)
+
+    async def retry(self, job_id: JobId, *, states: Collection[JobState]) -> Job | None:
+        statement = (
+            update(jobs)
+            .where(self._own(job_id), jobs.c.state.in_(states))
+            .values(
+                state=JobState.QUEUED,
+                changed=func.pg_current_xact_id(),
+                failures=0,
+                expiries=0,
+                cancel_requested=False,
+                last_error=null(),
+                progress=null(),
+                run_after=func.now(),
+                ring_after=func.now() + literal(FIRST_RING_GRACE, INTERVAL),
+                rings=0,
+                finished_at=null(),
+            )
+            .returning(jobs)
+        )
+        with known_faults():
+            row = (await self._clamped.execute(statement)).one_or_none()
+        if row is None:
+            return None
+        for table in (results, answers):
+            of_job = and_(table.c.tenant_id == self._tenant_id, table.c.job_id == job_id)
+            await self._clamped.execute(delete(table).where(of_job))
+        return job_of(row, result=None)
+
+    async def prune(self, *, older_than: timedelta, limit: int, dry_run: bool = False) -> int:
+        c = jobs.c
+        ago = func.now() - literal(older_than, INTERVAL)
+        ended = c.state.in_([state for state in JobState if state.terminal])
+        old = (
+            select(c.id)
+            .where(c.tenant_id == self._tenant_id, c.document_id.is_(None), ended, c.finished_at < ago)
+            .limit(limit)
+        )
+        if dry_run:
+            count: int = (await self._clamped.execute(select(func.count()).select_from(old.subquery()))).scalar_one()
+            return count
+        # As a CTE it is asked once; as a part of the condition, as often as the plan will have it, beyond the limit.
+        unlocked = old.with_for_update(skip_locked=True).cte("unlocked")
+        removal = delete(jobs).where(c.tenant_id == self._tenant_id, c.id.in_(select(unlocked.c.id)))
+        return (await self._clamped.execute(removal)).rowcount
 
     async def wake(self, document_id: DocumentId) -> list[tuple[str, Ring]]:
         c = jobs.c
@@ -137,12 +198,12 @@ class PostgresJobs:
         )
         return [(row.kind, Ring(self._tenant_id, row.id)) for row in await self._clamped.execute(statement)]
 
-    async def settle(self, settlement: Settlement) -> bool:
+    async def settle(self, settlement: Settlement) -> Settled | None:
         # The function would follow the lease to its own tenant, out of this transaction's clamp.
         if settlement.lease.tenant_id != self._tenant_id:
-            return False
-        rows = await self._clamped.call(SETTLE, *settle_arguments([settlement]))
-        return bool(rows[0]["held"])
+            return None
+        (row,) = await self._clamped.call(SETTLE, *settle_arguments([settlement]))
+        return Settled(bells=delivery_bells(row)) if row["held"] else None
 
     async def save_result(self, job_id: JobId, result: object) -> None:
         statement = (
@@ -156,70 +217,9 @@ class PostgresJobs:
         if saved is None:
             raise Conflict(f"job {job_id} has a result already")
 
-    async def _select(self, *wanted: ColumnElement[bool], limit: int | None) -> list[Job]:
-        statement = (
-            select_jobs()
-            .where(jobs.c.tenant_id == self._tenant_id, *wanted)
-            # Ids are UUIDv7: their order is that of creation.
-            .order_by(jobs.c.id.desc())
-            .limit(limit)
-        )
-        return [job_of(row, result=row.data) for row in await self._clamped.execute(statement)]
+    async def _announce(self, job_id: JobId) -> Woken:
+        rows = await self._clamped.call(ANNOUNCE, self._tenant_id, [job_id])
+        return [(WEBHOOK, Ring(self._tenant_id, row["delivery_id"])) for row in rows]
 
     def _own(self, job_id: JobId) -> ColumnElement[bool]:
         return and_(jobs.c.tenant_id == self._tenant_id, jobs.c.id == job_id)
-
-
-def select_jobs() -> Select[Any]:
-    """With their results, for `job_of`."""
-    of_job = and_(results.c.tenant_id == jobs.c.tenant_id, results.c.job_id == jobs.c.id)
-    return select(jobs, results.c.data).select_from(jobs.outerjoin(results, of_job))
-
-
-def error_json(error: JobError) -> dict[str, str]:
-    return {"code": error.code, "message": error.message}
-
-
-def job_of(row: Row[Any], *, result: object) -> Job:
-    return Job(
-        id=row.id,
-        tenant_id=row.tenant_id,
-        kind=row.kind,
-        state=JobState(row.state),
-        document_id=row.document_id,
-        payload=row.payload,
-        dedup_key=row.dedup_key,
-        priority=row.priority,
-        attempts=row.attempts,
-        failures=row.failures,
-        expiries=row.expiries,
-        releases=row.releases,
-        max_attempts=row.max_attempts,
-        cancel_requested=row.cancel_requested,
-        progress=Progress(**row.progress) if row.progress else None,
-        error=_error(row.last_error),
-        result=result,
-        traceparent=row.traceparent,
-        run_after=row.run_after,
-        created_at=row.created_at,
-        claimed_by=row.claimed_by,
-        lease_until=row.lease_until,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-    )
-
-
-def _attempt(row: Row[tuple[object, ...]]) -> Attempt:
-    return Attempt(
-        job_id=row.job_id,
-        attempt=row.attempt,
-        worker=row.worker,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        outcome=AttemptOutcome(row.outcome),
-        error=_error(row.error),
-    )
-
-
-def _error(stored: Mapping[str, str] | None) -> JobError | None:
-    return JobError(code=stored["code"], message=stored["message"]) if stored else None

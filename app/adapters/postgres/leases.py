@@ -11,8 +11,10 @@ from app.adapters.postgres.engine import Engine
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import JobError, Progress
-from app.domain.leases import Beat, Claim, ClaimedJob, ClaimOutcome, Lease, Pulse, Settlement
+from app.domain.leases import Beat, Claim, ClaimedJob, ClaimOutcome, Lease, Pulse, Settled, Settlement
+from app.domain.outcomes import Woken
 from app.domain.text import scrub_error, scrub_progress
+from app.domain.webhooks import KIND as WEBHOOK
 
 CLAIM = "select * from daira.claim($1, $2, $3, $4, $5)"
 BEAT = "select * from daira.beat($1, $2, $3, $4::text[]::jsonb[], $5)"
@@ -38,12 +40,12 @@ class PostgresLeases:
             for row in rows
         ]
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled | None]:
         # Of two for one lease the first counts: it ends the lease.
         first = {settlement.lease: settlement for settlement in reversed(settlements)}
         rows = await self._engine.call(SETTLE, *settle_arguments(list(first.values())))
-        held = {(row["tenant_id"], row["job_id"], row["attempt"]) for row in rows if row["held"]}
-        return [s is first[s.lease] and s.lease in held for s in settlements]
+        settled = {_lease(row, "attempt"): Settled(bells=delivery_bells(row)) for row in rows if row["held"]}
+        return [settled.get(s.lease) if s is first[s.lease] else None for s in settlements]
 
 
 def settle_arguments(settlements: Sequence[Settlement]) -> tuple[object, ...]:
@@ -58,6 +60,11 @@ def settle_arguments(settlements: Sequence[Settlement]) -> tuple[object, ...]:
         [s.releases for s in settlements],
         [_progress(s.progress) for s in settlements],
     )
+
+
+def delivery_bells(row: asyncpg.Record) -> Woken:
+    """Of a row that SETTLE has answered."""
+    return [(WEBHOOK, Ring(row["tenant_id"], delivery)) for delivery in row["deliveries"] or ()]
 
 
 def _fences(leases: Sequence[Lease]) -> tuple[list[TenantId], list[JobId], list[int]]:

@@ -175,6 +175,7 @@ jobs = Table(
     Column("progress", StorableJson),
     Column("last_error", StorableJson),
     Column("traceparent", Text),
+    Column("webhook_id", UUID),
     _time("created_at", "now()"),
     _time("started_at", nullable=True),
     _time("finished_at", nullable=True),
@@ -201,6 +202,7 @@ jobs = Table(
     ),
     Index("jobs_of_document", "tenant_id", "document_id", postgresql_where=text("document_id is not null")),
     Index("jobs_changed", "tenant_id", "changed", postgresql_where=text("changed is not null")),
+    Index("jobs_without_document", "tenant_id", "webhook_id", "id", postgresql_where=text("document_id is null")),
 )
 
 job_attempts = Table(
@@ -229,6 +231,26 @@ results = Table(
     PrimaryKeyConstraint("tenant_id", "job_id", name="results_pkey"),
     _named("results"),
     _belongs_to("jobs", "tenant_id", "job_id", name="results_job_fkey"),
+)
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("id", UUID, nullable=False),
+    Column("url", StorableText, nullable=False),
+    Column("events", ARRAY(Text), nullable=False),
+    Column("description", StorableText, nullable=False, server_default=text("''")),
+    Column("secret", Text, nullable=False),
+    Column("previous_secret", Text),
+    _time("previous_until", nullable=True),
+    _time("created_at", "now()"),
+    _time("healthy_at", "now()"),
+    _time("disabled_at", nullable=True),
+    Column("disabled_reason", StorableText),
+    PrimaryKeyConstraint("tenant_id", "id", name="webhooks_pkey"),
+    _named("webhooks"),
+    _belongs_to("tenants", "tenant_id", name="webhooks_tenant_fkey"),
 )
 
 idempotency_keys = Table(

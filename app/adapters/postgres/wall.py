@@ -123,6 +123,7 @@ def _rows(tenant: TenantId) -> dict[Table, Values]:
         tables.job_attempts: {**job, "attempt": 1, "worker": "selftest", "started_at": far_off, "outcome": "done"},
         tables.answers: {**job, "question": "selftest", "input_tokens": 0, "output_tokens": 0},
         tables.results: {**job, "data": {}},
+        tables.webhooks: {"id": ONE, "url": "https://selftest.invalid", "events": ["job.done"], "secret": "selftest"},
         tables.idempotency_keys: {**document, "key": "selftest", "fingerprint": ONE.bytes},
     }
     return {table: {"tenant_id": tenant, **values} for table, values in rows.items()}

@@ -1,0 +1,162 @@
+"""A webhook: an address that a tenant's events are sent to, signed by the rules of Standard Webhooks 1.0.0.
+
+A delivery is a job of the kind `webhook`, made in the transaction that ends the job which it tells of.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from app.domain import selftest
+from app.domain.ids import JobId, TenantId, WebhookId, uuid7
+from app.domain.jobs import Attempt, Job, NewJob
+
+KIND = "webhook"
+
+SILENT = frozenset({KIND, selftest.KIND})
+"""Kinds whose end is told to nobody: a delivery that announced itself would never come to an end."""
+
+MOST = 20
+"""Webhooks of a tenant: each event costs a job for every one of them."""
+
+TRIES = 10
+"""Of one delivery: the first at once, the last some three days later."""
+
+WAITS = (
+    timedelta(seconds=5),
+    timedelta(minutes=5),
+    timedelta(minutes=30),
+    timedelta(hours=2),
+    timedelta(hours=5),
+    timedelta(hours=10),
+    timedelta(hours=14),
+    timedelta(hours=20),
+    timedelta(hours=24),
+)
+"""Between the tries, as Standard Webhooks recommends them."""
+
+JITTER = 0.1
+"""The largest part by which a wait is stretched: the deliveries of an outage don't come back as one wave."""
+
+LONGEST_WAIT = timedelta(hours=24)
+"""Whatever a receiver asks for by `Retry-After`."""
+
+SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix by which libraries know a secret
+SECRET_BYTES = 32
+
+OVERLAP = timedelta(days=1)
+"""After a rotation the former secret signs too, for so long."""
+
+
+class Event(StrEnum):
+    """What a webhook may ask to be told."""
+
+    JOB_DONE = "job.done"
+    JOB_FAILED = "job.failed"
+    JOB_CANCELLED = "job.cancelled"
+
+
+TEST = "webhook.test"
+"""The event that is sent on request, whatever the webhook asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    id: WebhookId
+    tenant_id: TenantId
+    url: str
+    events: frozenset[Event]
+    description: str
+    secret: str
+    """Stored as it is, for it signs: what only verifies could be stored as a hash."""
+    previous_secret: str | None = None
+    previous_until: datetime | None = None
+    created_at: datetime
+    healthy_at: datetime
+    """When a delivery last succeeded, or it was made or enabled."""
+    disabled_at: datetime | None = None
+    disabled_reason: str | None = None
+
+    def secrets_at(self, now: datetime) -> list[str]:
+        """Those that sign, the newest first."""
+        if self.previous_secret is None or self.previous_until is None or now >= self.previous_until:
+            return [self.secret]
+        return [self.secret, self.previous_secret]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What is in a delivery's log."""
+
+    job: Job
+    attempts: list[Attempt]
+    """Those that ended, oldest first."""
+
+
+def new_secret() -> str:
+    return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def signature(secret: str, *, message_id: str, timestamp: int, body: bytes) -> str:
+    """One entry of `webhook-signature`; several are separated by a blank."""
+    key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
+    signed = f"{message_id}.{timestamp}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+
+
+def wait_after(failures: int, *, jitter: float) -> timedelta:
+    """Until the next try, after the failure that follows `failures` earlier ones; `jitter` is in 0..1."""
+    return WAITS[min(failures, len(WAITS) - 1)] * (1 + JITTER * jitter)
+
+
+def announcement(webhook_id: WebhookId, job: Job) -> NewJob:
+    """The delivery that tells of a job's end."""
+    return delivery(webhook_id, event=f"job.{job.state}", job_id=job.id, data=told(job), traceparent=job.traceparent)
+
+
+def delivery(
+    webhook_id: WebhookId,
+    *,
+    event: str,
+    data: Mapping[str, object],
+    job_id: JobId | None = None,
+    traceparent: str | None = None,
+) -> NewJob:
+    payload = {"webhook_id": str(webhook_id), "event": event, "data": dict(data)}
+    if job_id is not None:
+        payload["job_id"] = str(job_id)
+    return NewJob(
+        id=JobId(uuid7()),
+        kind=KIND,
+        webhook_id=webhook_id,
+        payload=payload,
+        max_attempts=TRIES,
+        traceparent=traceparent,
+    )
+
+
+def told(job: Job) -> dict[str, object]:
+    """The job as it ended, as `daira.announce` writes it: every try sends the same bytes, whatever becomes of it."""
+    error = None if job.error is None else {"code": job.error.code, "message": job.error.message}
+    return {
+        "id": str(job.id),
+        "document_id": None if job.document_id is None else str(job.document_id),
+        "kind": job.kind,
+        "state": str(job.state),
+        "attempts": job.attempts,
+        "failures": job.failures,
+        "expiries": job.expiries,
+        "error": error,
+        "created_at": in_zulu(job.created_at),
+        "started_at": None if job.started_at is None else in_zulu(job.started_at),
+        "finished_at": None if job.finished_at is None else in_zulu(job.finished_at),
+    }
+
+
+def in_zulu(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
