@@ -13,7 +13,7 @@ from app.telemetry import Metrics
 from app.web import errors
 from app.web.pace import Pace
 from app.web.requests import Requests
-from app.web.routes import documents, health, jobs, me, outputs
+from app.web.routes import documents, health, jobs, me, outputs, search
 
 DESCRIPTION = "Upload a document, get its text. No accepted job is ever lost."
 
@@ -49,6 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(outputs.router)
         app.include_router(jobs.router)
         app.include_router(me.router)
+        app.include_router(search.router)
     errors.install(app)
     if settings.cors_origins:
         app.add_middleware(

@@ -31,6 +31,7 @@ from app.services.purging import Purging
 from app.services.rates import Rates
 from app.services.renditions import Renditions
 from app.services.ringing import Ringing
+from app.services.search import Search
 from app.services.settling import Settling
 from app.services.sweeping import Sweeping
 from app.services.tenants import Tenants
@@ -66,6 +67,7 @@ class Runtime:
     outputs: Outputs
     renditions: Renditions
     jobs: Jobs
+    search: Search
     sweeping: Sweeping
     sweeps: Sweeps
     pings: Mapping[str, Callable[[], Awaitable[object]]]
@@ -92,6 +94,7 @@ async def open_runtime(
         stopping = asyncio.Event()
         sweeping = Sweeping(sweeps=store.sweeps, ringing=ringing, metrics=metrics)
         documents = Documents(database=store.database, blobs=blobs)
+        search = Search(database=store.database)
         purging = Purging(
             database=store.database,
             documents=documents,
@@ -134,6 +137,7 @@ async def open_runtime(
                 llm=llm is not None,
                 stopping=stopping,
             ),
+            search=search,
             stopping=stopping,
             sweeping=sweeping,
             sweeps=store.sweeps,

@@ -74,6 +74,7 @@ class OcrHandler:
             )
             warnings = [*file.warnings, *of_pages(await tx.pages.warnings(document.id))]
             await tx.documents.set_read(document.id, page_count=file.page_count, warnings=warnings)
+            await tx.search.index(document.id)
             return await tx.jobs.wake(document.id)
 
         return Done(apply)

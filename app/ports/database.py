@@ -10,6 +10,7 @@ from app.domain.tenants import Limits, Tenant, TenantState
 from app.ports.changes import Changes
 from app.ports.documents import Answers, Documents, Pages
 from app.ports.jobs import Jobs
+from app.ports.search import Search
 from app.ports.webhooks import Webhooks
 
 
@@ -48,6 +49,9 @@ class Tx(Protocol):
 
     @property
     def pages(self) -> Pages: ...
+
+    @property
+    def search(self) -> Search: ...
 
     @property
     def answers(self) -> Answers: ...

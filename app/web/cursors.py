@@ -3,13 +3,18 @@
 import base64
 import binascii
 import json
+import re
 from datetime import datetime
 from uuid import UUID
 
 from app.domain.documents import Cursor
 from app.domain.errors import Invalid
 from app.domain.ids import DocumentId, JobId
+from app.domain.search import Place
 from app.web.schemas import in_utc
+
+SMALL = re.compile(r"[0-9]{1,9}")
+"""A number that every store can hold."""
 
 
 def of_document(created_at: datetime, document_id: DocumentId) -> str:
@@ -41,6 +46,26 @@ def job(cursor: str | None) -> JobId | None:
         return JobId(UUID(job_id))
     except (ValueError, TypeError, AttributeError):
         raise _refused() from None
+
+
+def of_hit(place: Place) -> str:
+    return _pack([str(place.rank), str(place.document_id), str(place.page)])
+
+
+def hit(cursor: str | None) -> Place | None:
+    if cursor is None:
+        return None
+    try:
+        rank, document_id, page = _unpack(cursor)
+        return Place(rank=_number(rank), document_id=DocumentId(UUID(document_id)), page=_number(page))
+    except (ValueError, TypeError, AttributeError):
+        raise _refused() from None
+
+
+def _number(text: str) -> int:
+    if not SMALL.fullmatch(text):
+        raise _refused()
+    return int(text)
 
 
 def _pack(parts: list[str]) -> str:

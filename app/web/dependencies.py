@@ -11,6 +11,7 @@ from app.services.documents import Documents
 from app.services.jobs import Jobs
 from app.services.outputs import Outputs
 from app.services.renditions import Renditions
+from app.services.search import Search
 from app.services.uploads import Uploads
 
 
@@ -32,6 +33,11 @@ async def _outputs(request: Request) -> Outputs:
 async def _renditions(request: Request) -> Renditions:
     renditions: Renditions = request.app.state.runtime.renditions
     return renditions
+
+
+async def _search(request: Request) -> Search:
+    search: Search = request.app.state.runtime.search
+    return search
 
 
 async def _uploads(request: Request) -> Uploads:
@@ -59,6 +65,7 @@ TheDocuments = Annotated[Documents, Depends(_documents)]
 TheJobs = Annotated[Jobs, Depends(_jobs)]
 TheOutputs = Annotated[Outputs, Depends(_outputs)]
 TheRenditions = Annotated[Renditions, Depends(_renditions)]
+TheSearch = Annotated[Search, Depends(_search)]
 TheUploads = Annotated[Uploads, Depends(_uploads)]
 ADocumentId = Annotated[DocumentId, Depends(_document_id)]
 AJobId = Annotated[JobId, Depends(_job_id)]

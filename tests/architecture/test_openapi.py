@@ -1,10 +1,13 @@
 """The OpenAPI document describes what is served, and nothing is served that the outside contract does not name."""
 
+from inspect import iscoroutinefunction
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from fastapi.security.base import SecurityBase
 
 from app.asgi import create_app
 from app.settings import Settings
@@ -47,7 +50,6 @@ SERVED = CONTRACT - {
     "POST /v1/jobs/{}/retry",
     "GET /v1/jobs/{}/events",
     "GET /v1/events",
-    "GET /v1/search",
     "POST /v1/webhooks",
     "GET /v1/webhooks",
     "DELETE /v1/webhooks/{}",
@@ -121,6 +123,21 @@ def test_a_worker_serves_health_alone_and_no_document() -> None:
     assert set(operations(worker.openapi())) == {"GET /healthz", "GET /readyz", "GET /metrics"}
     assert worker.openapi_url is None
     assert worker.docs_url is None
+
+
+def test_nothing_that_a_request_needs_waits_for_a_thread() -> None:
+    """A plain function, as a route or as what it depends on, is run in a thread: it doubled what a request costs."""
+    plain = [
+        f"{route.path}: {call}"
+        for route in flat(app_of("web").routes)
+        for call in calls(route.dependant)
+        if not (iscoroutinefunction(call) or isinstance(call, SecurityBase))
+    ]
+    assert plain == []
+
+
+def calls(dependant: Dependant) -> list[Any]:
+    return [dependant.call, *(call for needed in dependant.dependencies for call in calls(needed))]
 
 
 def flat(routes: Any) -> list[APIRoute]:

@@ -21,6 +21,7 @@ from tests.conformance.jobs_suite import JobsSuite
 from tests.conformance.keys_suite import KeysSuite
 from tests.conformance.leases_suite import LeasesSuite
 from tests.conformance.retries_suite import RetriesSuite
+from tests.conformance.search_suite import SearchSuite
 from tests.conformance.sweeps_suite import SweepsSuite
 from tests.conformance.tenants_suite import TenantsSuite
 from tests.conformance.webhooks_suite import WebhooksSuite
@@ -60,6 +61,10 @@ class TestMemoryDocuments(DocumentsSuite):
 
 class TestMemoryDrafts(DraftsSuite):
     pass
+
+
+class TestMemorySearch(SearchSuite):
+    """Its words are as they are: what a language's rules make of them, Postgres alone is asked."""
 
 
 class TestMemoryAnswers(AnswersSuite):

@@ -26,6 +26,7 @@ from tests.conformance.jobs_suite import JobsSuite
 from tests.conformance.keys_suite import KeysSuite
 from tests.conformance.leases_suite import LeasesSuite
 from tests.conformance.retries_suite import RetriesSuite
+from tests.conformance.search_suite import StemmedSearchSuite
 from tests.conformance.sweeps_suite import SweepsSuite
 from tests.conformance.tenants_suite import TenantsSuite
 from tests.conformance.webhooks_suite import WebhooksSuite
@@ -138,6 +139,10 @@ class TestPostgresDrafts(DraftsSuite):
                 finished, _ = await asyncio.wait({settle}, timeout=0.3)
                 assert not finished
             assert await settle
+
+
+class TestPostgresSearch(StemmedSearchSuite):
+    pass
 
 
 class TestPostgresAnswers(AnswersSuite):

@@ -33,7 +33,8 @@ async def furnished(cloned: Cloned, engine: Engine) -> Rig:
             assert await tx.answers.keep(lease, new_answer())
         assert await rig.settle(done(lease))
         async with rig.database.begin(tenant) as tx:
-            await tx.pages.replace(document.id, [new_page()])
+            await tx.pages.replace(document.id, [new_page(text="Dear")])
+            assert await tx.search.index(document.id)
         async with administer(cloned.admin_url) as admin:
             await admin.execute("insert into daira.results values ($1, $2, '{}')", tenant, job.id)
             await admin.execute("insert into daira.idempotency_keys values ($1, 'key', 'x')", tenant)

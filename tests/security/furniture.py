@@ -15,6 +15,7 @@ from app.bootstrap import Runtime, open_runtime
 from app.domain.documents import Document, blob_key
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import Job
+from app.domain.search import MOST_RANK, Place, parse
 from app.settings import Settings
 from app.telemetry import Metrics
 from app.web import cursors
@@ -38,6 +39,8 @@ class Furniture:
     document: Document
     done: Job
     queued: Job
+    found: Place
+    """Where a search finds the document."""
 
     @property
     def marks(self) -> set[str]:
@@ -55,6 +58,7 @@ class Furniture:
             "file": self.content,
             "documents cursor": cursors.of_document(self.document.created_at, self.document.id),
             "jobs cursor": cursors.of_job(self.done.id),
+            "search cursor": cursors.of_hit(self.found),
         }
 
 
@@ -68,6 +72,7 @@ def unknown_values(moment: datetime) -> dict[str, Any]:
         "file": b"%PDF-1.7 " + uuid7().hex.encode(),
         "documents cursor": cursors.of_document(moment, DocumentId(uuid7())),
         "jobs cursor": cursors.of_job(JobId(uuid7())),
+        "search cursor": cursors.of_hit(Place(rank=MOST_RANK, document_id=DocumentId(uuid7()), page=1)),
     }
 
 
@@ -93,8 +98,13 @@ class House:
         async with self.rig.database.begin(tenant_id) as tx:
             await tx.pages.replace(document.id, [new_page(text=f"Dear {tenant_id}")])
             await tx.documents.set_read(document.id, page_count=1)
+            await tx.search.index(document.id)
+            (hit,) = (await tx.search.find(parse("dear"), limit=2)).hits
+        found = Place(rank=hit.rank, document_id=hit.document_id, page=hit.page)
         queued = await self.rig.enqueue(tenant_id, document_id=document.id, dedup_key=uuid7().hex)
-        return Furniture(tenant_id=tenant_id, content=content, document=document, done=ended, queued=queued)
+        return Furniture(
+            tenant_id=tenant_id, content=content, document=document, done=ended, queued=queued, found=found
+        )
 
 
 async def _whole(content: bytes) -> AsyncIterator[bytes]:

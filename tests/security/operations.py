@@ -31,6 +31,7 @@ PLAIN: dict[str, tuple[object, ...]] = {
     "multiple": (True,),
     "question": ("Why?",),
     "max_words": (100,),
+    "q": ("dear",),
 }
 """Parameters that name nothing of anybody's, with values to try; None leaves it out."""
 

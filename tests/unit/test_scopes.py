@@ -32,6 +32,7 @@ NEEDS: dict[str, Scope] = {
     "GET /v1/jobs": READ,
     "GET /v1/jobs/{job_id}": READ,
     "POST /v1/jobs/{job_id}/cancel": JOBS,
+    "GET /v1/search": READ,
 }
 ANY_SCOPE_WILL_DO = "GET /v1/me"
 

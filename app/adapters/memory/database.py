@@ -9,6 +9,7 @@ from app.adapters.memory.documents import MemoryDocuments
 from app.adapters.memory.jobs import MemoryJobs
 from app.adapters.memory.keys import MemoryKeys, with_secret
 from app.adapters.memory.pages import MemoryPages
+from app.adapters.memory.search import MemorySearch
 from app.adapters.memory.store import MemoryStore, Session
 from app.adapters.memory.tenants import MemoryTenantRow
 from app.adapters.memory.webhooks import MemoryWebhooks
@@ -20,6 +21,7 @@ from app.ports.changes import Changes
 from app.ports.database import Keys, TenantRow, Tx
 from app.ports.documents import Answers, Documents, Pages
 from app.ports.jobs import Jobs
+from app.ports.search import Search
 from app.ports.webhooks import Webhooks
 
 
@@ -29,6 +31,7 @@ class MemoryTx:
         self.keys: Keys = MemoryKeys(session)
         self.documents: Documents = MemoryDocuments(session)
         self.pages: Pages = MemoryPages(session)
+        self.search: Search = MemorySearch(session)
         self.answers: Answers = MemoryAnswers(session)
         self.jobs: Jobs = MemoryJobs(session)
         self.changes: Changes = MemoryChanges(session)

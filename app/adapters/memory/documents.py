@@ -75,6 +75,7 @@ class MemoryDocuments:
         if tables.documents.pop(document_id, None) is None:
             return False
         tables.pages.pop(document_id, None)
+        tables.indexed.pop(document_id, None)
         for job_id in [row.job.id for row in tables.jobs.values() if row.job.document_id == document_id]:
             del tables.jobs[job_id]
             tables.attempts.pop(job_id, None)

@@ -42,6 +42,8 @@ class Tables:
     keys: dict[KeyId, ApiKey] = field(default_factory=dict)
     documents: dict[DocumentId, Document] = field(default_factory=dict)
     pages: dict[DocumentId, tuple[Page, ...]] = field(default_factory=dict)
+    indexed: dict[DocumentId, tuple[Page, ...]] = field(default_factory=dict)
+    """The pages as they were when they were indexed."""
     drafts: dict[JobId, dict[int, Page]] = field(default_factory=dict)
     answers: dict[JobId, dict[str, Kept]] = field(default_factory=dict)
     jobs: dict[JobId, JobRow] = field(default_factory=dict)
@@ -55,6 +57,7 @@ class Tables:
             keys=dict(self.keys),
             documents=dict(self.documents),
             pages=dict(self.pages),
+            indexed=dict(self.indexed),
             drafts=dict(self.drafts),
             answers=dict(self.answers),
             jobs=dict(self.jobs),
@@ -78,6 +81,7 @@ class Tables:
         for rows in (self.keys, self.documents, self.pages, self.drafts, self.answers, self.jobs, self.attempts):
             rows.clear()
         self.webhooks.clear()
+        self.indexed.clear()
 
     def counts(self) -> dict[str, int]:
         return {
@@ -85,6 +89,7 @@ class Tables:
             "api_keys": len(self.keys),
             "documents": len(self.documents),
             "pages": sum(len(pages) for pages in self.pages.values()),
+            "indexed": len(self.indexed),
             "drafts": sum(len(pages) for pages in self.drafts.values()),
             "answers": sum(len(answers) for answers in self.answers.values()),
             "jobs": len(self.jobs),

@@ -14,6 +14,7 @@ from app.adapters.postgres.engine import Engine
 from app.adapters.postgres.jobs import PostgresJobs
 from app.adapters.postgres.keys import PostgresKeys
 from app.adapters.postgres.pages import PostgresPages
+from app.adapters.postgres.search import PostgresSearch
 from app.adapters.postgres.tenants import PostgresTenant
 from app.adapters.postgres.webhooks import PostgresWebhooks
 from app.domain import ids
@@ -33,6 +34,7 @@ class PostgresTx:
         self.keys = PostgresKeys(clamped)
         self.documents = PostgresDocuments(clamped)
         self.pages = PostgresPages(clamped)
+        self.search = PostgresSearch(clamped)
         self.answers = PostgresAnswers(clamped)
         self.jobs = PostgresJobs(clamped)
         self.changes = PostgresChanges(clamped)

@@ -134,6 +134,33 @@ drafts = Table(
     _belongs_to("jobs", "tenant_id", "job_id", name="drafts_job_fkey"),
 )
 
+terms = Table(
+    "terms",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("lexeme", StorableText, nullable=False),
+    Column("stemming", Text, nullable=False),
+    Column("document_id", UUID, nullable=False),
+    Column("pages", ARRAY(Integer), nullable=False),
+    Column("weights", ARRAY(SmallInteger), nullable=False),
+    PrimaryKeyConstraint("tenant_id", "lexeme", "stemming", "document_id", name="terms_pkey"),
+    _named("terms"),
+    _belongs_to("documents", "tenant_id", "document_id", name="terms_document_fkey"),
+    Index("terms_of_document", "tenant_id", "document_id"),
+)
+
+indexed = Table(
+    "indexed",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("stemming", Text, nullable=False),
+    Column("document_id", UUID, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "stemming", "document_id", name="indexed_pkey"),
+    _named("indexed"),
+    _belongs_to("documents", "tenant_id", "document_id", name="indexed_document_fkey"),
+    Index("indexed_documents", "tenant_id", "document_id"),
+)
+
 answers = Table(
     "answers",
     metadata,
