@@ -45,7 +45,9 @@ def purge(
 
     What is younger than a day is never taken for a leftover.
     """
-    table = Table("tenant", "documents beyond retention", "blobs without a document", "unfinished uploads", "left")
+    table = Table(
+        "tenant", "documents beyond retention", "blobs without a document", "unfinished uploads", "expired keys", "left"
+    )
     progress = Console(stderr=True)
 
     async def pass_once(opened: Runtime) -> None:
@@ -57,7 +59,7 @@ def purge(
                 seen += 1
                 status.update(f"Purging… {seen} tenant(s), {tenant_id}")
                 if purged:
-                    figures = (purged.documents, purged.orphans, purged.unfinished, purged.left)
+                    figures = (purged.documents, purged.orphans, purged.unfinished, purged.keys, purged.left)
                     table.add_row(tenant_id, *map(str, figures))
 
             try:

@@ -8,6 +8,7 @@ DairaError
 │   ├── NotReady      wait and ask again
 │   └── LlmNotConfigured  ask whoever runs the service to set a language model up
 ├── Invalid           change the request
+│   ├── IdempotencyMismatch  use another Idempotency-Key
 │   ├── TooLarge      send less
 │   └── Unsupported   send another type of file
 ├── TooMany           slow down
@@ -38,13 +39,17 @@ class Forbidden(DairaError):
 class Conflict(DairaError):
     code = "conflict"
 
+    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """When the state may have changed by itself, where that can be told."""
+
 
 class NotReady(Conflict):
     code = "not_ready"
 
     def __init__(self, message: str, *, retry_after: timedelta = timedelta(seconds=2)) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
+        super().__init__(message, retry_after=retry_after)
 
 
 class LlmNotConfigured(Conflict):
@@ -58,6 +63,10 @@ class Invalid(DairaError):
         super().__init__(message)
         self.pointer = pointer
         """JSON pointer (RFC 6901) to the faulty part of the request, when one part is to blame."""
+
+
+class IdempotencyMismatch(Invalid):
+    code = "idempotency_mismatch"
 
 
 class TooLarge(Invalid):

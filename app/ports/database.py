@@ -9,6 +9,7 @@ from app.domain.keys import ApiKey
 from app.domain.tenants import Limits, Tenant, TenantState
 from app.ports.changes import Changes
 from app.ports.documents import Answers, Documents, Pages
+from app.ports.idempotency import IdempotencyKeys
 from app.ports.jobs import Jobs
 from app.ports.search import Search
 from app.ports.webhooks import Webhooks
@@ -64,6 +65,9 @@ class Tx(Protocol):
 
     @property
     def webhooks(self) -> Webhooks: ...
+
+    @property
+    def idempotency_keys(self) -> IdempotencyKeys: ...
 
 
 class TenantRow(Protocol):

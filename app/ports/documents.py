@@ -19,7 +19,9 @@ class Documents(Protocol):
 
     async def get(self, document_id: DocumentId) -> Document | None: ...
 
-    async def with_bytes(self, sha256: str) -> Document | None: ...
+    async def with_bytes(self, sha256: str) -> Document | None:
+        """It stays until this transaction is over: one that is being removed is waited for."""
+        ...
 
     async def newest(
         self,

@@ -8,10 +8,12 @@ from datetime import timedelta
 
 from app.domain.doorbells import Ring
 from app.domain.errors import Conflict, NotFound
+from app.domain.idempotency import Once
 from app.domain.ids import DocumentId, JobId, TenantId
 from app.domain.jobs import Attempt, Job, JobState
 from app.domain.lanes import NEED_TEXT, TEXT
 from app.ports.database import Database, Tx
+from app.services import once as idempotency
 from app.services.queue_limit import refuse_beyond
 from app.services.ringing import Ringing
 from app.services.uploads import JobRequest, check_kinds, check_languages, new_job
@@ -19,6 +21,15 @@ from app.services.uploads import JobRequest, check_kinds, check_languages, new_j
 FIRST_LOOK = 0.05
 LONGEST_BETWEEN_LOOKS = 1.0
 """Seconds: who waits for a short job learns of it soon, who waits for a long one asks once a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested:
+    job: Job
+    new: bool
+    """Made by this request; an equal one was not there."""
+    replayed: bool = False
+    """The request had been done before, and nothing was done now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,35 +83,36 @@ class Jobs:
             )
 
     async def request(
-        self, tenant_id: TenantId, document_id: DocumentId, request: JobRequest, *, max_queued: int
-    ) -> tuple[Job, bool]:
-        """The job, and whether it is new: an equal one that is queued or claimed already is answered instead.
+        self,
+        tenant_id: TenantId,
+        document_id: DocumentId,
+        request: JobRequest,
+        *,
+        max_queued: int,
+        once: Once | None = None,
+    ) -> Requested:
+        """An equal job that is queued or claimed already is answered instead; and the same request is done once.
 
         Raises TooMany where the tenant has no room for another, LlmNotConfigured where nobody could do it.
         """
         check_kinds([request], llm=self.llm)
         check_languages(None, [request], installed=self.languages())
+        parts = {"kind": request.kind, "payload": request.payload}
         async with self.database.begin(tenant_id) as tx:
-            document = await tx.documents.get(document_id)
-            if document is None:
-                raise NotFound("there is no such document")
-            waits = request.kind in NEED_TEXT and document.page_count is None
-            if waits:
-                await _text_to_come(tx, document_id)
-            wanted = new_job(document_id, request, waits=waits)
-            job = await tx.jobs.add(wanted)
-            new = job is not None
-            while job is None:
-                # The equal one may end between the two looks, and so make room.
-                job = _equal(await tx.jobs.newest(document_ids=[document_id], kind=wanted.kind), wanted.dedup_key)
-                job, new = (job, False) if job else (await tx.jobs.add(wanted), True)
+            while earlier := await idempotency.earlier(tx, once, parts):
+                if known := await tx.jobs.get(JobId(earlier.resource_id)):
+                    return Requested(job=known, new=earlier.made, replayed=True)
+                await idempotency.gone(tx, once)
+            requested, waits = await _enter(tx, document_id, request)
+            job, new = requested.job, requested.new
+            await idempotency.answer(tx, once, resource_id=job.id, made=new, document_id=document_id)
             if new:
                 await refuse_beyond(max_queued, tx)
         if waits:
             await self._wake_if_over(tenant_id, document_id)
         elif new:
             await self.ringing.ring([(job.kind, Ring(tenant_id, job.id))])
-        return job, new
+        return requested
 
     async def cancel(self, tenant_id: TenantId, job_id: JobId) -> Job:
         """Raises Conflict when it has ended already, unless by an earlier cancel."""
@@ -120,6 +132,24 @@ class Jobs:
         async with self.database.begin(tenant_id) as tx:
             woken = [] if await _live_text(tx, document_id) else await tx.jobs.wake(document_id)
         await self.ringing.ring(woken)
+
+
+async def _enter(tx: Tx, document_id: DocumentId, request: JobRequest) -> tuple[Requested, bool]:
+    """And whether it waits for the document's text."""
+    document = await tx.documents.get(document_id)
+    if document is None:
+        raise NotFound("there is no such document")
+    waits = request.kind in NEED_TEXT and document.page_count is None
+    if waits:
+        await _text_to_come(tx, document_id)
+    wanted = new_job(document_id, request, waits=waits)
+    job = await tx.jobs.add(wanted)
+    new = job is not None
+    while job is None:
+        # The equal one may end between the two looks, and so make room.
+        job = _equal(await tx.jobs.newest(document_ids=[document_id], kind=wanted.kind), wanted.dedup_key)
+        job, new = (job, False) if job else (await tx.jobs.add(wanted), True)
+    return Requested(job=job, new=new), waits
 
 
 async def _text_to_come(tx: Tx, document_id: DocumentId) -> None:

@@ -49,6 +49,8 @@ class Purged:
     """Beyond retention."""
     orphans: int = 0
     unfinished: int = 0
+    keys: int = 0
+    """Idempotency keys that have expired."""
     left: int = 0
     """Orphans that were not removed, for there are too many to be waste."""
 
@@ -57,6 +59,7 @@ class Purged:
             documents=self.documents + other.documents,
             orphans=self.orphans + other.orphans,
             unfinished=self.unfinished + other.unfinished,
+            keys=self.keys + other.keys,
             left=self.left + other.left,
         )
 
@@ -143,7 +146,8 @@ class Purging:
         found = await self._orphans(tenant_id)
         left = 0 if even_many or not found.doubtful else found.orphans
         orphans = 0 if left else await self._remove(found.keys, dry_run=dry_run)
-        purged = Purged(documents=documents, orphans=orphans, unfinished=unfinished, left=left)
+        keys = 0 if dry_run else await self._expired_keys(tenant_id)
+        purged = Purged(documents=documents, orphans=orphans, unfinished=unfinished, keys=keys, left=left)
         self._tell(tenant_id, purged, dry_run=dry_run)
         return purged
 
@@ -164,6 +168,14 @@ class Purging:
             if len(old) < AT_A_TIME:
                 return count
             before = Cursor(created_at=old[-1].created_at, id=old[-1].id)
+
+    async def _expired_keys(self, tenant_id: TenantId) -> int:
+        count, removed = 0, AT_A_TIME
+        while removed == AT_A_TIME:
+            async with self.database.begin(tenant_id) as tx:
+                removed = await tx.idempotency_keys.remove_expired(at_most=AT_A_TIME)
+            count += removed
+        return count
 
     async def _orphans(self, tenant_id: TenantId) -> _Found:
         found = _Found()
@@ -193,6 +205,7 @@ class Purging:
         if purged.left:
             log.error("orphans_left", tenant_id=tenant_id, count=purged.left)
         removed = {"document": purged.documents, "orphan": purged.orphans, "unfinished": purged.unfinished}
+        removed["idempotency_key"] = purged.keys
         if not dry_run and any(removed.values()):
             for what, count in removed.items():
                 self.metrics.purged.labels(what).inc(count)

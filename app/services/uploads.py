@@ -10,16 +10,17 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from app.domain.documents import ACCEPTED_WITHIN, Document, DocumentStatus, blob_key, status
+from app.domain.documents import Document, DocumentStatus, blob_key, status
 from app.domain.doorbells import Ring
-from app.domain.errors import Invalid, LlmNotConfigured, TooLarge
+from app.domain.errors import Invalid, LlmNotConfigured
+from app.domain.idempotency import Once
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import Job, NewJob
 from app.domain.lanes import NEED_TEXT, TEXT
-from app.domain.media import HEAD
-from app.domain.sniffing import Sniffer
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
+from app.services import once as idempotency
+from app.services.meter import Meter, refuse_late
 from app.services.queue_limit import refuse_beyond
 from app.services.ringing import Ringing
 
@@ -52,6 +53,8 @@ class Accepted:
     document: Document
     jobs: list[Job]
     deduplicated: bool
+    replayed: bool = False
+    """The request had been done before, and nothing was done now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,7 @@ class Uploads:
         Invalid for an empty file and for one that takes too long.
         """
         document_id, begun_at = DocumentId(uuid7()), datetime.now(UTC)
-        meter = _Meter(chunks, limit=max_bytes, begun_at=begun_at)
+        meter = Meter(chunks, limit=max_bytes, begun_at=begun_at)
         await meter.begin()
         await self.blobs.put(blob_key(tenant_id, document_id), meter.stream())
         return Received(
@@ -91,14 +94,15 @@ class Uploads:
         metadata: Mapping[str, object],
         requests: Sequence[JobRequest],
         max_queued: int,
+        once: Once | None = None,
     ) -> Accepted:
-        """Make a document of received bytes. The same bytes again are the same document.
+        """Make a document of received bytes. The same bytes again are the same document, the same request is done once.
 
         After Invalid, NotFound, TooMany and LlmNotConfigured there is no row: the bytes are to be discarded.
         """
         check_kinds(requests, llm=self.llm)
         check_languages(language, requests, installed=self.languages())
-        _refuse_late(received.begun_at)
+        refuse_late(received.begun_at)
         document = Document(
             id=received.document_id,
             tenant_id=received.tenant_id,
@@ -111,10 +115,10 @@ class Uploads:
             created_at=datetime.now(UTC),
         )
         async with self.database.begin(document.tenant_id) as tx:
-            accepted, new = await _enter(tx, document, requests)
+            accepted, new = await _once(tx, document, requests, once=once)
             if new:
                 await refuse_beyond(max_queued, tx)
-        if accepted.deduplicated:
+        if accepted.document.id != received.document_id:
             await self.discard(received)
         due = [job for job in new if job.kind not in NEED_TEXT]
         await self.ringing.ring((job.kind, Ring(document.tenant_id, job.id)) for job in due)
@@ -146,11 +150,30 @@ def check_languages(language: str | None, requests: Sequence[JobRequest], *, ins
             raise Invalid(f"language {min(missing)!r} is not installed here; there is {known}", pointer=pointer)
 
 
-def _refuse_late(begun_at: datetime) -> None:
-    """A row must not come to bytes that the purge takes for an orphan's."""
-    if datetime.now(UTC) - begun_at > ACCEPTED_WITHIN:
-        hours = ACCEPTED_WITHIN.total_seconds() / 3600
-        raise Invalid(f"the upload took more than {hours:.0f} hours: send it again, and faster", pointer="/file")
+async def _once(
+    tx: Tx, document: Document, requests: Sequence[JobRequest], *, once: Once | None
+) -> tuple[Accepted, list[Job]]:
+    """As it is now, and not as it was: what was asked for may be done by now, and is what the caller waits for."""
+    while earlier := await idempotency.earlier(tx, once, _parts(document, requests)):
+        known = await tx.documents.get(DocumentId(earlier.resource_id))
+        if known is not None:
+            jobs = await tx.jobs.newest(document_ids=[known.id])
+            return Accepted(document=known, jobs=jobs, deduplicated=not earlier.made, replayed=True), []
+        await idempotency.gone(tx, once)
+    accepted, new = await _enter(tx, document, requests)
+    made, identity = not accepted.deduplicated, accepted.document.id
+    await idempotency.answer(tx, once, resource_id=identity, made=made, document_id=identity)
+    return accepted, new
+
+
+def _parts(document: Document, requests: Sequence[JobRequest]) -> Mapping[str, object]:
+    return {
+        "sha256": document.sha256,
+        "filename": document.filename,
+        "language": document.language,
+        "metadata": document.metadata,
+        "jobs": [[request.kind, request.payload] for request in requests],
+    }
 
 
 async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> tuple[Accepted, list[Job]]:
@@ -193,44 +216,3 @@ def new_job(document_id: DocumentId, request: JobRequest, *, waits: bool = False
         run_in=WAIT_FOR_TEXT if waits else timedelta(),
         dedup_key=f"{document_id}:{hashlib.sha256(canonical.encode()).hexdigest()}",
     )
-
-
-class _Meter:
-    """Counts, hashes and tells the type of a stream on its way: by content, never by name."""
-
-    def __init__(self, chunks: AsyncIterator[bytes], *, limit: int, begun_at: datetime) -> None:
-        self._chunks = chunks
-        self._limit = limit
-        self._begun_at = begun_at
-        self._head = b""
-        self.media_type = ""
-        """Known when the stream has passed."""
-        self.size = 0
-        self.digest = hashlib.sha256()
-
-    async def begin(self) -> None:
-        """Read ahead just far enough to refuse what can be refused at once."""
-        async for chunk in self._chunks:
-            self._head += chunk
-            if len(self._head) >= HEAD:
-                break
-        if not self._head:
-            raise Invalid("the file is empty", pointer="/file")
-        self._sniffer = Sniffer(self._head)
-
-    async def stream(self) -> AsyncIterator[bytes]:
-        yield self._passed(self._head)
-        self._head = b""
-        async for chunk in self._chunks:
-            yield self._passed(chunk)
-        # Within the stream: what raises here leaves no blob behind.
-        self.media_type = self._sniffer.media_type()
-
-    def _passed(self, chunk: bytes) -> bytes:
-        self.size += len(chunk)
-        if self.size > self._limit:
-            raise TooLarge(f"the file has more than {self._limit:,} bytes, the limit here")
-        _refuse_late(self._begun_at)
-        self.digest.update(chunk)
-        self._sniffer.feed(chunk)
-        return chunk

@@ -3,6 +3,7 @@
 import math
 import traceback
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 import structlog
 from fastapi import FastAPI, Request
@@ -15,6 +16,7 @@ from app.domain.errors import (
     Conflict,
     DairaError,
     Forbidden,
+    IdempotencyMismatch,
     Invalid,
     LlmNotConfigured,
     NotFound,
@@ -39,6 +41,7 @@ STATUS: dict[type[DairaError], int] = {
     TooLarge: 413,
     Unsupported: 415,
     Invalid: 422,
+    IdempotencyMismatch: 422,
     TooMany: 429,
     Unavailable: 503,
 }
@@ -55,6 +58,7 @@ TITLES = {
     "payload_too_large": "Payload too large",
     "unsupported_media_type": "Unsupported media type",
     "invalid": "Invalid request",
+    "idempotency_mismatch": "Another request with this key",
     "too_many_requests": "Too many requests",
     "unavailable": "Unavailable",
     "internal": "Internal error",
@@ -117,7 +121,7 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
     match error:
         case Unauthorized():
             headers["WWW-Authenticate"] = 'Bearer realm="daira"'
-        case TooMany(retry_after=wait) | NotReady(retry_after=wait):
+        case TooMany(retry_after=timedelta() as wait) | Conflict(retry_after=timedelta() as wait):
             headers["Retry-After"] = str(math.ceil(wait.total_seconds()))
         case Unavailable():
             headers["Retry-After"] = str(RETRY_SOON)

@@ -78,6 +78,8 @@ CALLS: dict[str, Call] = {
     "jobs.newest": lambda tx, ids: tx.jobs.newest(document_ids=[ids.document]),
     "jobs.attempts": lambda tx, ids: tx.jobs.attempts(ids.job),
     "jobs.cancel": lambda tx, ids: tx.jobs.cancel(ids.job),
+    "idempotency_keys.take": lambda tx, ids: tx.idempotency_keys.take(ids.sha256, b"another"),
+    "idempotency_keys.release": lambda tx, ids: tx.idempotency_keys.release(ids.sha256),
     "jobs.settle": lambda tx, ids: tx.jobs.settle(done(ids.lease)),
     "jobs.retry": lambda tx, ids: tx.jobs.retry(ids.job, states=[*JobState]),
     "webhooks.get": lambda tx, ids: tx.webhooks.get(ids.webhook),
@@ -103,6 +105,7 @@ READS_AND_WRITES: dict[str, Call] = CALLS | {
     "jobs.prune": lambda tx, _: tx.jobs.prune(older_than=SECOND, limit=10),
     "webhooks.add": lambda tx, ids: tx.webhooks.add(new_webhook(ids.tenant)),
     "webhooks.newest": lambda tx, _: tx.webhooks.newest(limit=10),
+    "idempotency_keys.remove_expired": lambda tx, _: tx.idempotency_keys.remove_expired(at_most=10),
 }
 
 
@@ -148,6 +151,8 @@ async def furnished(rig: Rig, name: str) -> Furnished:
     await rig.lease(job)
     async with rig.database.begin(tenant) as tx:
         await tx.pages.replace(document.id, [new_page()])
+        assert await tx.idempotency_keys.take(document.sha256, b"fingerprint") is None
+        await tx.idempotency_keys.answer(document.sha256, resource_id=document.id, made=True, document_id=document.id)
     webhook = await rig.webhook(tenant)
     return Furnished(tenant=tenant, document=document, job=job, key=await rig.key(tenant), webhook=webhook)
 
@@ -413,12 +418,13 @@ class DatabaseSuite:
         assert await rig.tenant("acme") == acme.tenant
         assert not await rig.settle(done(acme.ids.lease))
 
-    @pytest.mark.parametrize("name", ["documents.add", "keys.add", "jobs.add"])
+    @pytest.mark.parametrize("name", ["documents.add", "keys.add", "jobs.add", "idempotency_keys.take"])
     async def test_nothing_is_added_under_an_unregistered_tenant(self, rig: Rig, name: str) -> None:
         adds: dict[str, Callable[[Tx], Awaitable[object]]] = {
             "documents.add": lambda tx: tx.documents.add(new_document(TenantId("acme"))),
             "keys.add": lambda tx: tx.keys.add(new_key(TenantId("acme"))),
             "jobs.add": lambda tx: tx.jobs.add(new_job()),
+            "idempotency_keys.take": lambda tx: tx.idempotency_keys.take("a key", b"fingerprint"),
         }
         with pytest.raises(NotFound):
             async with rig.database.begin(TenantId("acme")) as tx:

@@ -17,6 +17,7 @@ from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.documents_suite import DocumentsSuite
 from tests.conformance.doorbell_suite import DoorbellSuite, drained, new_rings, waiting
 from tests.conformance.drafts_suite import DraftsSuite
+from tests.conformance.idempotency_suite import IdempotencySuite
 from tests.conformance.jobs_suite import JobsSuite
 from tests.conformance.keys_suite import KeysSuite
 from tests.conformance.leases_suite import LeasesSuite
@@ -76,6 +77,10 @@ class TestMemoryJobs(JobsSuite):
 
 
 class TestMemoryCaps(CapsSuite):
+    pass
+
+
+class TestMemoryIdempotencyKeys(IdempotencySuite):
     pass
 
 

@@ -7,10 +7,13 @@ from datetime import timedelta
 
 import pytest
 
+from app.adapters.postgres import idempotency_keys
 from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine, administer
 from app.adapters.postgres.leases import CLAIM
 from app.domain.doorbells import Ring
+from app.domain.errors import Conflict
+from app.domain.idempotency import LIFETIME
 from app.domain.ids import JobId, tenant_id, uuid7
 from app.domain.leases import ClaimOutcome, Lease, Pulse
 from app.ports.doorbell import Doorbell
@@ -22,6 +25,7 @@ from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.documents_suite import DocumentsSuite
 from tests.conformance.doorbell_suite import DoorbellSuite
 from tests.conformance.drafts_suite import DraftsSuite
+from tests.conformance.idempotency_suite import IdempotencySuite, use
 from tests.conformance.jobs_suite import JobsSuite
 from tests.conformance.keys_suite import KeysSuite
 from tests.conformance.leases_suite import LeasesSuite
@@ -166,6 +170,50 @@ class TestPostgresCaps(CapsSuite):
                 finished, _ = await asyncio.wait({rival}, timeout=0.3)
                 assert not finished
             assert (await rival).outcome is ClaimOutcome.CAPPED
+
+
+class TestPostgresIdempotencyKeys(IdempotencySuite):
+    async def test_a_request_that_stays_open_is_not_waited_for_for_ever(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(idempotency_keys, "PATIENCE", 0.2)
+        tenant = await rig.tenant()
+        async with asyncio.timeout(10), rig.database.begin(tenant) as tx:
+            assert await tx.idempotency_keys.take("a key", b"one") is None
+            with pytest.raises(Conflict, match="send it again"):
+                async with rig.database.begin(tenant) as other:
+                    await other.idempotency_keys.take("a key", b"one")
+
+    async def test_waiting_for_other_locks_is_as_before(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(idempotency_keys, "PATIENCE", 0.2)
+        tenant = await rig.tenant()
+        document = await rig.document(tenant)
+        taken = asyncio.Event()
+
+        async def read_later() -> None:
+            async with rig.database.begin(tenant) as other:
+                await other.idempotency_keys.take("a key", b"one")
+                taken.set()
+                assert await other.documents.with_bytes(document.sha256) is None
+
+        async with asyncio.timeout(10):
+            async with rig.database.begin(tenant) as tx:
+                await tx.documents.remove(document.id)
+                reader = asyncio.create_task(read_later())
+                await taken.wait()
+                finished, _ = await asyncio.wait({reader}, timeout=0.5)
+                assert not finished
+            await reader
+
+    async def test_keys_that_somebody_is_at_are_passed_over(self, rig: Rig, cloned: Cloned) -> None:
+        tenant = await rig.tenant()
+        for key in ("held", "free"):
+            await use(rig, tenant, key=key)
+        await rig.advance(LIFETIME)
+        async with administer(cloned.admin_url) as other, other.transaction():
+            await other.execute("select from daira.idempotency_keys where key = 'held' for update")
+            async with asyncio.timeout(5), rig.database.begin(tenant) as tx:
+                assert await tx.idempotency_keys.remove_expired(at_most=10) == 1
 
 
 class TestPostgresLeases(LeasesSuite):

@@ -37,5 +37,7 @@ async def furnished(cloned: Cloned, engine: Engine) -> Rig:
             assert await tx.search.index(document.id)
         async with administer(cloned.admin_url) as admin:
             await admin.execute("insert into daira.results values ($1, $2, '{}')", tenant, job.id)
-            await admin.execute("insert into daira.idempotency_keys values ($1, 'key', 'x')", tenant)
+            await admin.execute(
+                "insert into daira.idempotency_keys (tenant_id, key, fingerprint) values ($1, 'key', 'x')", tenant
+            )
     return rig

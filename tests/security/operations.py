@@ -22,6 +22,7 @@ PLAIN: dict[str, tuple[object, ...]] = {
     "mode": ("auto",),
     "pages": ("1-3",),
     "width": (None, 16),
+    "Idempotency-Key": (None,),
     "Range": ("bytes=0-3", "bytes=9999999-"),
     "if-range": ('"nothing"',),
     "if-none-match": ('"nothing"',),
@@ -75,7 +76,7 @@ class Operation:
     def _choices(self, name: str) -> tuple[object, ...]:
         if name in self.fixed:
             return (self.fixed[name],)
-        left_out = self.places[name] == "query"
+        left_out = self.places[name] in {"query", "header"}
         return tuple(value for value in PLAIN[name] if left_out or value is not None)
 
     def _request(self, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -99,8 +99,6 @@ THREATS = [
 """In the order of their numbers, from 1."""
 
 WITHOUT_A_TEST = {
-    11: "`Idempotency-Key` is not read yet",
-    12: "`Idempotency-Key` is not read yet",
     62: "there are no webhooks yet, and nothing fetches a URL of a tenant's",
     63: "there are no webhooks yet",
     64: "there are no webhooks yet",

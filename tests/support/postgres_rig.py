@@ -14,6 +14,10 @@ from tests.support.rig import Rig
 
 TENANT_TABLES = [table for table in metadata.sorted_tables if table is not doorbells]
 
+SHIFT_KEYS = """
+update daira.idempotency_keys set created_at = created_at - $1::interval, expires_at = expires_at - $1::interval
+"""
+
 SHIFT = """
 update daira.jobs set run_after = run_after - $1::interval, ring_after = ring_after - $1::interval,
     lease_until = lease_until - $1::interval, started_at = started_at - $1::interval,
@@ -26,6 +30,7 @@ def postgres_rig(cloned: Cloned, engine: Engine) -> Rig:
         """Time passes for what is stored: all of it moves into the past."""
         async with administer(cloned.admin_url) as admin:
             await admin.execute(SHIFT, delta)
+            await admin.execute(SHIFT_KEYS, delta)
 
     async def tenantless_counts() -> dict[str, int]:
         async with engine.begin() as connection:

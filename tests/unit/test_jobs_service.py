@@ -35,6 +35,11 @@ def service(bench: Bench, database: Database) -> Jobs:
     )
 
 
+async def requested(jobs: Jobs, tenant: TenantId, document: DocumentId, request: JobRequest, **given: Any) -> Any:
+    found = await jobs.request(tenant, document, request, **given)
+    return found.job, found.new
+
+
 @pytest.fixture
 def bench(rig: Rig) -> Bench:
     return Bench(rig=rig)
@@ -140,7 +145,7 @@ async def test_a_wait_looks_often_at_first_and_holds_no_transaction_between(rig:
 
 
 async def test_a_request_queues_a_job_and_rings(bench: Bench, jobs: Jobs, document: Document) -> None:
-    job, new = await jobs.request(document.tenant_id, document.id, OCR, max_queued=MANY)
+    job, new = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
     assert new
     assert (job.kind, job.payload, job.state) == ("ocr", OCR.payload, JobState.QUEUED)
     assert job.document_id == document.id
@@ -161,11 +166,11 @@ async def test_a_request_for_an_unknown_or_foreign_document_queues_nothing(
 async def test_an_equal_request_answers_the_same_job_and_does_not_ring(
     bench: Bench, jobs: Jobs, document: Document, *, claimed: bool
 ) -> None:
-    first, _ = await jobs.request(document.tenant_id, document.id, OCR, max_queued=MANY)
+    first, _ = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
     await bench.rung()
     if claimed:
         await bench.rig.claimed(first)
-    again, new = await jobs.request(document.tenant_id, document.id, OCR, max_queued=MANY)
+    again, new = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
     assert (again.id, new) == (first.id, False)
     assert await bench.rung() == []
 
@@ -181,17 +186,17 @@ async def test_a_request_in_a_language_that_is_not_installed_is_refused(
 
 
 async def test_an_equal_request_after_the_end_is_a_new_job(bench: Bench, jobs: Jobs, document: Document) -> None:
-    first, _ = await jobs.request(document.tenant_id, document.id, OCR, max_queued=MANY)
+    first, _ = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
     await bench.run(first)
-    again, new = await jobs.request(document.tenant_id, document.id, OCR, max_queued=MANY)
+    again, new = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
     assert new
     assert again.id != first.id
 
 
 async def test_another_request_is_another_job(jobs: Jobs, document: Document) -> None:
-    first, _ = await jobs.request(document.tenant_id, document.id, OCR, max_queued=MANY)
-    other, new = await jobs.request(
-        document.tenant_id, document.id, JobRequest(kind="ocr", payload={"mode": "force"}), max_queued=MANY
+    first, _ = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
+    other, new = await requested(
+        jobs, document.tenant_id, document.id, JobRequest(kind="ocr", payload={"mode": "force"}), max_queued=MANY
     )
     assert new
     assert other.id != first.id
@@ -199,14 +204,14 @@ async def test_another_request_is_another_job(jobs: Jobs, document: Document) ->
 
 async def test_equal_requests_of_two_documents_are_two_jobs(rig: Rig, jobs: Jobs, document: Document) -> None:
     other = await rig.document(document.tenant_id)
-    answers = [await jobs.request(document.tenant_id, each.id, OCR, max_queued=MANY) for each in (document, other)]
+    answers = [await requested(jobs, document.tenant_id, each.id, OCR, max_queued=MANY) for each in (document, other)]
     assert [new for _, new in answers] == [True, True]
 
 
 @pytest.mark.threat(13)
 async def test_equal_requests_at_the_same_time_are_one_job(bench: Bench, jobs: Jobs, document: Document) -> None:
     answers = await asyncio.gather(
-        *(jobs.request(document.tenant_id, document.id, OCR, max_queued=MANY) for _ in range(10))
+        *(requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY) for _ in range(10))
     )
     assert len({job.id for job, _ in answers}) == 1
     assert sorted(new for _, new in answers) == [False] * 9 + [True]
@@ -217,10 +222,10 @@ async def test_equal_requests_at_the_same_time_are_one_job(bench: Bench, jobs: J
 async def test_an_equal_job_that_ends_between_the_two_looks_makes_room_for_a_new_one(
     bench: Bench, jobs: Jobs, document: Document
 ) -> None:
-    first, _ = await jobs.request(document.tenant_id, document.id, OCR, max_queued=MANY)
+    first, _ = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
     racing = service(bench, EndsMeanwhile(bench.rig.database, first.id))
     async with asyncio.timeout(5):
-        job, new = await racing.request(document.tenant_id, document.id, OCR, max_queued=MANY)
+        job, new = await requested(racing, document.tenant_id, document.id, OCR, max_queued=MANY)
     assert new
     assert job.id != first.id
     assert (await bench.rig.again(first)).state is JobState.CANCELLED

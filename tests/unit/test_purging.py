@@ -15,8 +15,8 @@ from app.domain import documents as documents_domain
 from app.domain.documents import ACCEPTED_WITHIN, ORPHAN_AFTER, Document, blob_key, document_of
 from app.domain.errors import Invalid, Unavailable
 from app.domain.ids import DocumentId, TenantId, uuid7
+from app.services import meter as meter_service
 from app.services import purging as purging_service
-from app.services import uploads as uploads_service
 from app.services.purging import Purged
 from app.telemetry import Metrics
 from tests.support.rig import Rig
@@ -285,7 +285,7 @@ async def test_an_upload_that_takes_longer_than_it_may_is_refused_and_so_no_row_
     assert ACCEPTED_WITHIN * 2 <= ORPHAN_AFTER
     tenant, desk = await rig.tenant(), Desk(rig)
     received = await desk.receive(tenant, chunks(b"%PDF-1.7 hello"))
-    monkeypatch.setattr(uploads_service, "ACCEPTED_WITHIN", timedelta(0))
+    monkeypatch.setattr(meter_service, "ACCEPTED_WITHIN", timedelta(0))
     with pytest.raises(Invalid, match="took more than"):
         await desk.accept(received)
     assert (await desk.counts(tenant))[:2] == (0, 0)
@@ -294,7 +294,7 @@ async def test_an_upload_that_takes_longer_than_it_may_is_refused_and_so_no_row_
 async def test_an_upload_that_goes_on_for_too_long_is_stopped_amid_its_bytes(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploads_service, "ACCEPTED_WITHIN", timedelta(milliseconds=50))
+    monkeypatch.setattr(meter_service, "ACCEPTED_WITHIN", timedelta(milliseconds=50))
     tenant, desk = await rig.tenant(), Desk(rig, max_bytes=10**9)
 
     async def endless() -> AsyncIterator[bytes]:

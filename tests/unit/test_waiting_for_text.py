@@ -54,8 +54,7 @@ class House:
         return accepted.jobs
 
     async def request(self, document: Document, request: JobRequest) -> Job:
-        job, _ = await self.jobs.request(document.tenant_id, document.id, request, max_queued=MANY)
-        return job
+        return (await self.jobs.request(document.tenant_id, document.id, request, max_queued=MANY)).job
 
     async def rung(self) -> set[str]:
         """The kinds that are rung for."""

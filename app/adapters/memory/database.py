@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from app.adapters.memory.answers import MemoryAnswers
 from app.adapters.memory.changes import MemoryChanges
 from app.adapters.memory.documents import MemoryDocuments
+from app.adapters.memory.idempotency_keys import MemoryIdempotencyKeys
 from app.adapters.memory.jobs import MemoryJobs
 from app.adapters.memory.keys import MemoryKeys, with_secret
 from app.adapters.memory.pages import MemoryPages
@@ -20,6 +21,7 @@ from app.domain.tenants import Tenant
 from app.ports.changes import Changes
 from app.ports.database import Keys, TenantRow, Tx
 from app.ports.documents import Answers, Documents, Pages
+from app.ports.idempotency import IdempotencyKeys
 from app.ports.jobs import Jobs
 from app.ports.search import Search
 from app.ports.webhooks import Webhooks
@@ -36,6 +38,7 @@ class MemoryTx:
         self.jobs: Jobs = MemoryJobs(session)
         self.changes: Changes = MemoryChanges(session)
         self.webhooks: Webhooks = MemoryWebhooks(session)
+        self.idempotency_keys: IdempotencyKeys = MemoryIdempotencyKeys(session)
 
 
 class MemoryDatabase:

@@ -32,7 +32,7 @@ class MemoryDocuments:
         return _copied(self._session.reading().documents.get(document_id))
 
     async def with_bytes(self, sha256: str) -> Document | None:
-        return _copied(_with_bytes(self._session.reading(), sha256))
+        return _copied(_with_bytes(await self._session.writing(), sha256))
 
     async def newest(
         self,
@@ -76,6 +76,8 @@ class MemoryDocuments:
             return False
         tables.pages.pop(document_id, None)
         tables.indexed.pop(document_id, None)
+        for key in [key for key, row in tables.idempotency_keys.items() if row.document_id == document_id]:
+            del tables.idempotency_keys[key]
         for job_id in [row.job.id for row in tables.jobs.values() if row.job.document_id == document_id]:
             del tables.jobs[job_id]
             tables.attempts.pop(job_id, None)

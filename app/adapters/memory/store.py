@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from app.domain.answers import Kept
 from app.domain.documents import Document
 from app.domain.errors import NotFound
+from app.domain.idempotency import Answered
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId, WebhookId
 from app.domain.jobs import Attempt, Job
 from app.domain.keys import ApiKey
@@ -34,6 +35,14 @@ class JobRow:
     """The commit that gave it the state that it has."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyRow:
+    fingerprint: bytes
+    expires_at: datetime
+    answered: Answered | None = None
+    document_id: DocumentId | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class Tables:
     """One tenant's rows. Rows are never changed, only replaced, so a shallow copy is a snapshot."""
@@ -50,6 +59,7 @@ class Tables:
     attempts: dict[JobId, tuple[Attempt, ...]] = field(default_factory=dict)
     commits: int = 0
     webhooks: dict[WebhookId, Webhook] = field(default_factory=dict)
+    idempotency_keys: dict[str, IdempotencyRow] = field(default_factory=dict)
 
     def copy(self) -> "Tables":
         return Tables(
@@ -64,6 +74,7 @@ class Tables:
             attempts=dict(self.attempts),
             commits=self.commits,
             webhooks=dict(self.webhooks),
+            idempotency_keys=dict(self.idempotency_keys),
         )
 
     def commit_after(self, before: "Tables") -> None:
@@ -82,6 +93,7 @@ class Tables:
             rows.clear()
         self.webhooks.clear()
         self.indexed.clear()
+        self.idempotency_keys.clear()
 
     def counts(self) -> dict[str, int]:
         return {
@@ -95,6 +107,7 @@ class Tables:
             "jobs": len(self.jobs),
             "job_attempts": sum(len(attempts) for attempts in self.attempts.values()),
             "webhooks": len(self.webhooks),
+            "idempotency_keys": len(self.idempotency_keys),
         }
 
     def require_tenant(self) -> None:

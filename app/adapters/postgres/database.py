@@ -11,6 +11,7 @@ from app.adapters.postgres.changes import PostgresChanges
 from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.documents import PostgresDocuments
 from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.idempotency_keys import PostgresIdempotencyKeys
 from app.adapters.postgres.jobs import PostgresJobs
 from app.adapters.postgres.keys import PostgresKeys
 from app.adapters.postgres.pages import PostgresPages
@@ -39,6 +40,7 @@ class PostgresTx:
         self.jobs = PostgresJobs(clamped)
         self.changes = PostgresChanges(clamped)
         self.webhooks = PostgresWebhooks(clamped)
+        self.idempotency_keys = PostgresIdempotencyKeys(clamped)
 
 
 class PostgresDatabase:

@@ -48,7 +48,9 @@ class PostgresDocuments:
         return await self._one(documents.c.id == document_id)
 
     async def with_bytes(self, sha256: str) -> Document | None:
-        return await self._one(documents.c.sha256 == sha256)
+        statement = select(documents).where(documents.c.tenant_id == self._tenant_id, documents.c.sha256 == sha256)
+        row = (await self._clamped.execute(statement.with_for_update(key_share=True, read=True))).one_or_none()
+        return _document(row) if row else None
 
     async def newest(
         self,

@@ -287,12 +287,16 @@ idempotency_keys = Table(
     Column("key", Text, nullable=False),
     Column("fingerprint", LargeBinary, nullable=False),
     Column("document_id", UUID),
+    Column("resource_id", UUID),
+    Column("made", Boolean),
     _time("created_at", "now()"),
     _time("expires_at", "now() + interval '24 hours'"),
     PrimaryKeyConstraint("tenant_id", "key", name="idempotency_keys_pkey"),
     _named("idempotency_keys"),
     _belongs_to("tenants", "tenant_id", name="idempotency_keys_tenant_fkey"),
     _belongs_to("documents", "tenant_id", "document_id", name="idempotency_keys_document_fkey"),
+    Index("idempotency_keys_document", "tenant_id", "document_id"),
+    Index("idempotency_keys_expiry", "tenant_id", "expires_at"),
 )
 
 doorbells = Table(

@@ -11,11 +11,13 @@ from app.domain.callers import Caller
 from app.domain.documents import DocumentStatus
 from app.domain.errors import Conflict, Invalid, NotFound, TooMany
 from app.domain.filenames import displayable
+from app.domain.idempotency import Once
 from app.services.uploads import Accepted, Received, Uploads
 from app.web import cursors
 from app.web.callers import JobWritingCaller, Reader, Writer, WritingCaller
 from app.web.dependencies import ADocumentId, TheDocuments, TheJobs, TheUploads
 from app.web.forms import Form, read_text
+from app.web.idempotency import AnOnce, tell_replayed
 from app.web.job_requests import JOB_BODY, parse_request, parse_requests
 from app.web.schemas import (
     DocumentBody,
@@ -56,12 +58,14 @@ UPLOAD_FORM: dict[str, Any] = {
 
 
 @router.post("", status_code=202, openapi_extra=UPLOAD_FORM)
-async def upload(request: Request, response: Response, caller: WritingCaller, uploads: TheUploads) -> DocumentBody:
+async def upload_document(
+    request: Request, response: Response, caller: WritingCaller, uploads: TheUploads, once: AnOnce
+) -> DocumentBody:
     """Store a document and queue its jobs. The same bytes again are the same document, answered with 200."""
     form = Form(content_type=request.headers.get("content-type", ""), body=request.stream())
     received = await _receive(form, caller, uploads)
     try:
-        accepted = await _accept(form, received, caller, uploads)
+        accepted = await _accept(form, received, caller, uploads, once=once)
     except (Conflict, Invalid, NotFound, TooMany):
         # Refused before any commit. After another failure a row may be there: an orphan blob is the lesser evil.
         await uploads.discard(received)
@@ -69,6 +73,7 @@ async def upload(request: Request, response: Response, caller: WritingCaller, up
     if accepted.deduplicated:
         response.status_code = 200
     response.headers["Location"] = f"/v1/documents/{accepted.document.id}"
+    tell_replayed(response, replayed=accepted.replayed)
     return DocumentBody.of(accepted.document, accepted.jobs, deduplicated=accepted.deduplicated)
 
 
@@ -140,7 +145,12 @@ async def get_page(tenant_id: Reader, document_id: ADocumentId, number: int, doc
 
 @router.post("/{document_id}/jobs", status_code=202, openapi_extra=JOB_BODY)
 async def request_job(
-    caller: JobWritingCaller, document_id: ADocumentId, request: Request, jobs: TheJobs, response: Response
+    caller: JobWritingCaller,
+    document_id: ADocumentId,
+    request: Request,
+    jobs: TheJobs,
+    response: Response,
+    once: AnOnce,
 ) -> JobBody:
     """Queue a job; an equal one that is queued or claimed already is answered with 200."""
     # Read here and not by the framework, which reads all of it, for anybody, before it asks who that is.
@@ -148,11 +158,12 @@ async def request_job(
     max_queued = caller.allowance.max_queued
     # Beside the loop: a JSON Schema takes up to half a second to be checked.
     wanted = await asyncio.to_thread(parse_request, body)
-    job, new = await jobs.request(caller.tenant_id, document_id, wanted, max_queued=max_queued)
-    if not new:
+    requested = await jobs.request(caller.tenant_id, document_id, wanted, max_queued=max_queued, once=once)
+    if not requested.new:
         response.status_code = 200
-    response.headers["Location"] = f"/v1/jobs/{job.id}"
-    return JobBody.of(job)
+    response.headers["Location"] = f"/v1/jobs/{requested.job.id}"
+    tell_replayed(response, replayed=requested.replayed)
+    return JobBody.of(requested.job)
 
 
 async def _receive(form: Form, caller: Caller, uploads: Uploads) -> Received:
@@ -176,7 +187,7 @@ def _refuse_second(received: Received | None) -> None:
         raise Invalid("send one file; each document is an upload of its own", pointer="/file")
 
 
-async def _accept(form: Form, received: Received, caller: Caller, uploads: Uploads) -> Accepted:
+async def _accept(form: Form, received: Received, caller: Caller, uploads: Uploads, *, once: Once | None) -> Accepted:
     unknown = form.fields.keys() - {"jobs", "metadata", "language"}
     if unknown:
         raise Invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}", pointer=f"/{min(unknown)[:200]}")
@@ -187,6 +198,7 @@ async def _accept(form: Form, received: Received, caller: Caller, uploads: Uploa
         metadata=_metadata(form.fields.get("metadata", "{}")),
         requests=await asyncio.to_thread(parse_requests, form.fields.get("jobs", '[{"kind": "ocr"}]')),
         max_queued=caller.allowance.max_queued,
+        once=once,
     )
 
 
