@@ -87,6 +87,14 @@ def serving(cloned: Cloned, folder: Path, **settings: str) -> Iterator[Service]:
     ours = {"DAIRA_DATABASE_URL": cloned.app_url, "DAIRA_BLOB_URL": (folder / "blobs").as_uri(), **settings}
     assert run("tenant", "create", "acme", cwd=folder, **ours).returncode == 0
     api_key = run("key", "create", "acme", cwd=folder, **ours).stdout.strip()
+    with serving_again(cloned, folder, api_key=api_key, **settings) as service:
+        yield service
+
+
+@contextmanager
+def serving_again(cloned: Cloned, folder: Path, *, api_key: str, **settings: str) -> Iterator[Service]:
+    """The same where tenant and key are there already: after a crash, or beside another process."""
+    ours = {"DAIRA_DATABASE_URL": cloned.app_url, "DAIRA_BLOB_URL": (folder / "blobs").as_uri(), **settings}
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
