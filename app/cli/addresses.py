@@ -1,14 +1,18 @@
-"""Where the service is and how to be let in: the environment first, then what a running `daira up` has left."""
+"""Where the service is and how to be let in: the environment, then `.env`, then what a running `daira up` has left."""
 
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from dotenv import dotenv_values
+
 from app.domain.errors import NotFound
 from app.settings import default_data_dir
 
 DEV_FILE = "dev.json"
+ENV_FILE = ".env"
+"""In the working directory, as for the service's own settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +23,12 @@ class Address:
 
 def find(*, url: str | None, api_key: str | None, data_dir: Path | None) -> Address:
     """Raises NotFound, saying what to set, where nothing tells."""
-    url = url or os.environ.get("DAIRA_URL")
-    api_key = api_key or os.environ.get("DAIRA_API_KEY")
+    told = dotenv_values(ENV_FILE) | os.environ
+    url = url or told.get("DAIRA_URL")
+    api_key = api_key or told.get("DAIRA_API_KEY")
     if url and api_key:
         return Address(url.rstrip("/"), api_key)
-    left = _left_by_up(data_dir)
+    left = _left_by_up(data_dir or Path(told.get("DAIRA_DATA_DIR") or default_data_dir()))
     if left is None:
         raise NotFound("no service found: start one with `daira up`, or set DAIRA_URL and DAIRA_API_KEY")
     if url and url.rstrip("/") != left["url"]:
@@ -32,8 +37,7 @@ def find(*, url: str | None, api_key: str | None, data_dir: Path | None) -> Addr
     return Address(left["url"], api_key or left["api_key"])
 
 
-def _left_by_up(data_dir: Path | None) -> dict[str, str] | None:
-    folder = data_dir or Path(os.environ.get("DAIRA_DATA_DIR") or default_data_dir())
+def _left_by_up(folder: Path) -> dict[str, str] | None:
     try:
         left: dict[str, str] = json.loads((folder / DEV_FILE).read_text())
     except (OSError, ValueError):

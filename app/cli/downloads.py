@@ -15,6 +15,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from app.cli import addresses
 from app.client.client import Client, Download
+from app.client.tries import AT_ONCE
 from app.domain.filenames import displayable
 
 
@@ -69,7 +70,7 @@ def download(
     address = addresses.find(url=url, api_key=None, data_dir=data_dir)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     with (
-        Client(address.url, address.api_key) as client,
+        Client(address.url, address.api_key, patience=AT_ONCE) as client,
         client.download(document, ROUTES.get(form, form)) as answer,
     ):
         target = _target(answer, form=form, output=output, document=document)

@@ -1,6 +1,7 @@
 """`daira jobs`: a tenant's jobs, through the API."""
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,10 @@ from rich.table import Column, Table
 
 from app.cli import addresses
 from app.client.client import Client
+from app.client.tries import AT_ONCE
+
+MOST = 100
+"""What one request brings."""
 
 jobs = typer.Typer(help="Jobs, through the API.", no_args_is_help=True)
 
@@ -22,13 +27,13 @@ JobIdText = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 def jobs_list(
     state: Annotated[str | None, typer.Option(help="queued, claimed, done, failed or cancelled.")] = None,
     kind: Annotated[str | None, typer.Option(help="For example ocr.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100)] = 20,
+    limit: Annotated[int, typer.Option(min=1)] = 20,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
     """The newest jobs."""
     with _client(data_dir) as client:
-        found = client.jobs(state=state, kind=kind, limit=limit)["data"]
+        found = list(islice(client.jobs(state=state, kind=kind, limit=min(limit, MOST)), limit))
     if as_json:
         print(json.dumps(found))
         return
@@ -56,7 +61,7 @@ def jobs_cancel(job_id: JobIdText, data_dir: DataDir = None) -> None:
 
 def _client(data_dir: Path | None) -> Client:
     address = addresses.find(url=None, api_key=None, data_dir=data_dir)
-    return Client(address.url, address.api_key)
+    return Client(address.url, address.api_key, patience=AT_ONCE)
 
 
 def _progress(job: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 
-from app.client.client import ApiFault
+from app.client.faults import ApiFault
 from app.domain.errors import DairaError
 
 app = typer.Typer(

@@ -1,127 +1,147 @@
 """`daira upload`: files to the service, progress on a terminal, text or JSON in a pipe."""
 
-import json
+import os
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from threading import Event, Lock
+from types import FrameType
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from app.cli import addresses
-from app.client.client import ApiFault, Client
+from app.cli.gathering import Gathered, gather
+from app.cli.sending import WATCHERS, Order, Sending
+from app.cli.upload_bars import Bars
+from app.cli.upload_report import Report
+from app.cli.valve import Stopped
+from app.client.client import Client
+from app.client.tries import AT_ONCE, Patience
 
-Show = Callable[[int, int], None]
-"""Told how much of how much is done."""
-
-LONG_POLL = 1.0
-"""Seconds for each look at a job: short, for the progress that it brings."""
+INTERRUPTED = 128 + signal.SIGINT
+PATIENCE = 120.0
+"""Seconds for a service that does not answer, or restarts."""
 
 
 def upload(
-    files: Annotated[list[Path], typer.Argument(help="PDFs, images, Office documents, mails, texts.", metavar="FILE…")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, folders (with all below them), patterns such as 'scans/**/*.pdf', or - for standard input.",
+            metavar="FILE…",
+        ),
+    ],
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the text and print it.")] = False,
     job: Annotated[
         list[str] | None, typer.Option("--job", help="Job kind to run; may be repeated. [default: ocr]")
     ] = None,
     language: Annotated[str | None, typer.Option(help="Language of the documents, for example eng.")] = None,
+    metadata: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Kept with each document; may be repeated.")
+    ] = None,
+    parallel: Annotated[int, typer.Option(min=1, max=64, help="Files that are sent at once.")] = 4,
+    name: Annotated[str | None, typer.Option(help="The name of what comes by standard input.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a document.")] = False,
     url: Annotated[str | None, typer.Option(help="The service. Default: DAIRA_URL, or the running `daira up`.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="The --data-dir of the `daira up` to talk to.")] = None,
 ) -> None:
     """Upload documents; with --wait, print their text. Exits with 1 if any document failed.
 
-    The API key is DAIRA_API_KEY, or that of the running `daira up`.
+    What is there already is not sent again: after Ctrl-C, or a failure, run the same command once more.
+    In folders hidden and empty files are left out. The API key is DAIRA_API_KEY, or that of the running `daira up`.
 
     - `daira upload --wait scan.pdf`
-    - `daira upload --json *.pdf | jq .id`
+    - `daira upload --json scans 'mail/**/*.eml' | jq .id`
+    - `curl -s https://example.com/a.pdf | daira upload - --name a.pdf`
     """
+    order = Order(kinds=job, language=language, metadata=_pairs(metadata or []), wait=wait)
     address = addresses.find(url=url, api_key=None, data_dir=data_dir)
-    requests = [{"kind": kind} for kind in job] if job else None
+    with Client(address.url, address.api_key, patience=AT_ONCE) as client:
+        # A wrong address or key is one fault, and not one for each file.
+        client.me()
+    gathered = gather(files, name=name)
+    sys.exit(_run(address, gathered, order, parallel=parallel, as_json=as_json))
+
+
+def _run(address: addresses.Address, gathered: Gathered, order: Order, *, parallel: int, as_json: bool) -> int:
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    bars = Progress(
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), console=console
-    )
-    with Client(address.url, address.api_key) as client, bars if console.is_terminal else nullcontext():
-        answers = []
-        for file in files:
-            show = _bar(bars, file) if console.is_terminal else _nothing
-            answer = _send(client, file, requests=requests, language=language, wait=wait, show=show)
-            _print(answer, as_json=as_json, console=console)
-            answers.append(answer)
-    sys.exit(1 if any(answer.fault for answer in answers) else 0)
+    interrupts = Interrupts()
+    lull = Lull(console, interrupts.stop)
+    patience = Patience(seconds=PATIENCE, busy=0, pause=lull.pause, told=lull.tell)
+    bars = Bars(console, gathered.files, wait=order.wait)
+    started = time.monotonic()
+    with Client(address.url, address.api_key, patience=patience, connections=parallel + WATCHERS + 1) as client:
+        report = Report(console, gathered, text=client.text if order.wait else None, as_json=as_json)
+        sending = Sending(
+            client=client, order=order, show=bars, say=lull.say, stop=interrupts.stop, hurry=interrupts.hurry
+        )
+        report.begin()
+        with bars.open(), interrupts.heard():
+            for outcome in sending.outcomes(gathered.files, parallel=parallel):
+                report.add(outcome)
+        report.end(seconds=time.monotonic() - started, stopped=interrupts.stop.is_set())
+    if interrupts.hurry.is_set():
+        # Threads that wait for an answer would be waited for.
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
+    if interrupts.stop.is_set():
+        return INTERRUPTED
+    return 1 if report.has_faults else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    file: Path
-    document: dict[str, Any] | None = None
-    text: str | None = None
-    fault: str | None = None
+class Interrupts:
+    """Ctrl-C: once, and what is being sent is finished; twice, and it ends at once."""
+
+    def __init__(self) -> None:
+        self.stop = Event()
+        self.hurry = Event()
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        before = signal.signal(signal.SIGINT, self._hear)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _hear(self, _signal: int, _frame: FrameType | None) -> None:
+        if self.stop.is_set():
+            self.hurry.set()
+        self.stop.set()
 
 
-def _send(
-    client: Client,
-    file: Path,
-    *,
-    requests: Sequence[Mapping[str, object]] | None,
-    language: str | None,
-    wait: bool,
-    show: Show,
-) -> _Answer:
-    try:
-        size = file.stat().st_size
-        document = client.upload(file, jobs=requests, language=language, sent=lambda sent: show(sent, size))
-        if wait:
-            document = _await(client, document, show)
-        fault = _fault(document)
-        text = client.text(document["id"]) if wait and not fault else None
-    except ApiFault as refused:
-        return _Answer(file=file, fault=str(refused))
-    except OSError as unread:
-        return _Answer(file=file, fault=unread.strerror or str(unread))
-    return _Answer(file=file, document=document, text=text, fault=fault)
+class Lull:
+    """What the threads say of a service that has too much to do, or is away; once, and not once for each."""
+
+    def __init__(self, console: Console, stop: Event) -> None:
+        self._console = console
+        self._stop = stop
+        self._lock = Lock()
+        self._said_until = 0.0
+
+    def tell(self, why: Exception, seconds: float) -> None:
+        self.say(f"no answer ({why}): trying again in {seconds:.0f} s", seconds=seconds)
+
+    def say(self, line: str, *, seconds: float = 5.0) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if now < self._said_until:
+                return
+            self._said_until = now + seconds
+        self._console.print(line, style="yellow", markup=False)
+
+    def pause(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise Stopped
 
 
-def _await(client: Client, document: dict[str, Any], show: Show) -> dict[str, Any]:
-    """Every job of the document ended."""
-    for job in document["jobs"]:
-        while job["state"] in {"queued", "claimed"}:
-            job = client.job(job["id"], wait=LONG_POLL)  # noqa: PLW2901 - the same job, newer
-            if progress := job["progress"]:
-                show(progress["done"], progress["total"])
-    return client.document(document["id"])
-
-
-def _fault(document: dict[str, Any]) -> str | None:
-    if document["status"] != "failed":
-        return None
-    errors = [job["error"] for job in document["jobs"] if job["error"]]
-    return f"{errors[0]['message']} ({errors[0]['code']})" if errors else "no job has read it"
-
-
-def _print(answer: _Answer, *, as_json: bool, console: Console) -> None:
-    document = answer.document or {}
-    if as_json:
-        fields = {"file": str(answer.file), **document, "text": answer.text, "fault": answer.fault}
-        print(json.dumps(fields), flush=True)
-    elif answer.fault:
-        console.print(f"{answer.file}: {answer.fault}", style="red", markup=False)
-    elif answer.text is not None:
-        print(answer.text, flush=True)
-    else:
-        known = " (already there)" if document["deduplicated"] else ""
-        print(f"{document['id']} {document['status']} {answer.file}{known}", flush=True)
-
-
-def _bar(bars: Progress, file: Path) -> Show:
-    bar = bars.add_task(file.name, total=None)
-    return lambda done, total: bars.update(bar, completed=done, total=total or None)
-
-
-def _nothing(_done: int, _total: int) -> None:
-    """For a pipe."""
+def _pairs(given: list[str]) -> dict[str, str]:
+    wrong = [pair for pair in given if "=" not in pair]
+    if wrong:
+        raise typer.BadParameter(f"{wrong[0]!r} is not KEY=VALUE", param_hint="--metadata")
+    return dict(pair.split("=", 1) for pair in given)
