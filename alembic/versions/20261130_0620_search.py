@@ -32,8 +32,7 @@ def upgrade() -> None:
             lexeme text not null,
             stemming text not null,
             document_id uuid not null,
-            pages integer[] not null,
-            weights smallint[] not null,
+            places integer[] not null,
             constraint terms_pkey primary key (tenant_id, lexeme, stemming, document_id),
             constraint terms_document_fkey foreign key (tenant_id, document_id)
                 references daira.documents (tenant_id, id) on delete cascade

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.adapters.postgres.clamped import Clamped
+from app.adapters.postgres.terms import OF_A_WEIGHT
 from app.domain.ids import DocumentId
 from app.domain.search import Place
 
 # ruff: noqa: S608 - statements put together from our own parts
+WEIGHT = (1 << OF_A_WEIGHT) - 1
+
 WALKED = 10_000
 """Documents that one look walks, shared among its lookups: 100,000 pages in some 0.3 s."""
 
@@ -30,21 +33,22 @@ WALK = f"""
 select document_id, page, max(rank) as rank, array_agg(distinct stemming) as stemmings
   from (select a.stemming, d.document_id, p.page, p.rank
           from unnest($3::text[], $4::text[], $5::text[], $6::int[]) as a (stemming, rarest, others, many)
-         cross join lateral (select t.document_id, t.pages, t.weights from daira.terms t
+         cross join lateral (select t.document_id, t.places from daira.terms t
                               where {OF_A_WORD.format(lexeme="rarest")} order by t.document_id desc limit $7) d
          cross join lateral (
-               select u.page, u.weight::int as rank from unnest(d.pages, d.weights) as u (page, weight) where a.many = 1
+               select u.place >> {OF_A_WEIGHT} as page, u.place & {WEIGHT} as rank
+                 from unnest(d.places) as u (place) where a.many = 1
                 union all
-               select u.page, (sum(u.weight) / a.many)::int
-                 from (select d.pages, d.weights
+               select u.place >> {OF_A_WEIGHT}, (sum(u.place & {WEIGHT}) / a.many)::int
+                 from (select d.places
                         union all
-                       select w.pages, w.weights from jsonb_array_elements_text(a.others::jsonb) as o (lexeme)
-                        cross join lateral (select t.pages, t.weights from daira.terms t
+                       select w.places from jsonb_array_elements_text(a.others::jsonb) as o (lexeme)
+                        cross join lateral (select t.places from daira.terms t
                                              where t.tenant_id = $1 and t.lexeme = o.lexeme and t.stemming = a.stemming
                                                and t.document_id = d.document_id offset 0) w) h
-                cross join lateral unnest(h.pages, h.weights) as u (page, weight)
+                cross join lateral unnest(h.places) as u (place)
                 where a.many > 1
-                group by u.page having count(*) = a.many) p) found
+                group by 1 having count(*) = a.many) p) found
  group by document_id, page
 having $8::int is null or (max(rank), document_id, -page) < ($8, $9::uuid, -$10::int)
  order by rank desc, document_id desc, page

@@ -19,7 +19,7 @@ from app.domain.stemming import ALL, CHARACTERS, config_of
 # ruff: noqa: S608 - statements put together from our own parts
 TIMEOUT = "set local statement_timeout = '5s'"
 
-CHECKED = 400
+CHECKED = 200
 """Candidates whose text is looked at in one request, where the index can't tell: some 1 ms each."""
 AT_A_TIME = 50
 

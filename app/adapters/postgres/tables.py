@@ -141,8 +141,8 @@ terms = Table(
     Column("lexeme", StorableText, nullable=False),
     Column("stemming", Text, nullable=False),
     Column("document_id", UUID, nullable=False),
-    Column("pages", ARRAY(Integer), nullable=False),
-    Column("weights", ARRAY(SmallInteger), nullable=False),
+    # Each a page's number and what weight the word has there: see `terms.py`.
+    Column("places", ARRAY(Integer), nullable=False),
     PrimaryKeyConstraint("tenant_id", "lexeme", "stemming", "document_id", name="terms_pkey"),
     _named("terms"),
     _belongs_to("documents", "tenant_id", "document_id", name="terms_document_fkey"),

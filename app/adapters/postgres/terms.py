@@ -5,6 +5,7 @@ Sorted, and under the lock of the document's row: two that index one document co
 
 from app.adapters.postgres.clamped import Clamped
 from app.domain.ids import DocumentId
+from app.domain.search import MOST_RANK
 from app.domain.stemming import CHARACTERS, SIMPLE, UNSPACED, config_of, stemmings
 
 # ruff: noqa: S608 - statements put together from our own parts
@@ -14,9 +15,15 @@ MOST_OF_A_PAGE = 100_000
 MOST_OF_A_DOCUMENT = 10_000_000
 """Characters: some 5,000 pages, 6 s of the database's time."""
 
+OF_A_WEIGHT = 10
+"""Bits: 0 to 1,023. A place is one number for two, for the row of a word that is met once is mostly overhead."""
+LAST_PAGE = (1 << 31 - OF_A_WEIGHT) - 1
+
 # NFKC makes one letter of two that look alike, and "fi" of the ligature. A soft hyphen is seen at a line's end alone.
+# To what is ASCII it does nothing, which would take as long as finding the words.
 READ = f"""
-left(replace(case when {{text}} is nfkc normalized then {{text}} else normalize({{text}}, nfkc) end, U&'\\00AD', ''),
+left(case when octet_length({{text}}) = char_length({{text}}) then {{text}}
+          else replace(normalize({{text}}, nfkc), U&'\\00AD', '') end,
      {MOST_OF_A_PAGE})
 """
 
@@ -47,12 +54,12 @@ with read as materialized (
               from (select number, language, {READ.format(text="text")} as read
                       from daira.pages where tenant_id = $1 and document_id = $2 offset 0) r) p
       join unnest($3::text[], $4::text[], $5::text[]) as s (language, stemming, config) on s.language = p.language
-     where p.so_far <= {MOST_OF_A_DOCUMENT} or p.so_far = p.size
+     where (p.so_far <= {MOST_OF_A_DOCUMENT} or p.so_far = p.size) and p.number <= {LAST_PAGE}
 )
-insert into daira.terms (tenant_id, lexeme, stemming, document_id, pages, weights)
-select $1, lexeme, stemming, $2, array_agg(number), array_agg(weight)
+insert into daira.terms (tenant_id, lexeme, stemming, document_id, places)
+select $1, lexeme, stemming, $2, array_agg(number << {OF_A_WEIGHT} | weight)
   from (select w.lexeme, r.stemming, r.number,
-               greatest(1, 1000 * n.times / (n.times + 0.3 + 0.9 * r.size / 1500))::smallint as weight
+               greatest(1, {MOST_RANK} * n.times / (n.times + 0.3 + 0.9 * r.size / 1500))::int as weight
           from read r
          cross join lateral unnest(r.words) as w (lexeme, positions, classes)
          cross join lateral (select cardinality(w.positions) as times) n

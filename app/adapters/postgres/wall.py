@@ -118,7 +118,7 @@ def _rows(tenant: TenantId) -> dict[Table, Values]:
             "language": "eng",
         },
         tables.pages: {**document, **page},
-        tables.terms: {**document, "lexeme": "selftest", "stemming": "simple", "pages": [1], "weights": [1]},
+        tables.terms: {**document, "lexeme": "selftest", "stemming": "simple", "places": [1]},
         tables.indexed: {**document, "stemming": "simple"},
         tables.jobs: {**document, "id": ONE, "kind": selftest.KIND, "run_after": far_off, "ring_after": far_off},
         tables.drafts: {**job, **page},
