@@ -13,7 +13,7 @@ from app.telemetry import Metrics
 from app.web import errors
 from app.web.pace import Pace
 from app.web.requests import Requests
-from app.web.routes import documents, health, jobs, me, outputs, search
+from app.web.routes import documents, events, health, jobs, me, outputs, search
 
 DESCRIPTION = "Upload a document, get its text. No accepted job is ever lost."
 
@@ -48,6 +48,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(documents.router)
         app.include_router(outputs.router)
         app.include_router(jobs.router)
+        app.include_router(events.router)
         app.include_router(me.router)
         app.include_router(search.router)
     errors.install(app)
@@ -56,7 +57,14 @@ def create_app(settings: Settings) -> FastAPI:
             CORSMiddleware,
             allow_origins=settings.cors_origins,
             allow_methods=["*"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Prefer", "X-Request-ID"],
+            allow_headers=[
+                "Authorization",
+                "Content-Type",
+                "Idempotency-Key",
+                "Last-Event-ID",
+                "Prefer",
+                "X-Request-ID",
+            ],
             expose_headers=["Content-Disposition", "ETag", "X-Request-ID"],
         )
     app.add_middleware(Pace, patience=settings.client_patience_seconds)

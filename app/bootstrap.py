@@ -24,6 +24,7 @@ from app.ports.llm import Llm
 from app.ports.sweeps import Sweeps
 from app.services.documents import Documents
 from app.services.erasure import Erasure
+from app.services.events import Events
 from app.services.execution import Execution
 from app.services.jobs import Jobs
 from app.services.outputs import Outputs
@@ -37,6 +38,7 @@ from app.services.sweeping import Sweeping
 from app.services.tenants import Tenants
 from app.services.turns import Turns
 from app.services.uploads import Uploads
+from app.services.watching import Watching
 from app.settings import Role, Settings
 from app.telemetry import Metrics
 from app.wiring import (
@@ -68,6 +70,7 @@ class Runtime:
     renditions: Renditions
     jobs: Jobs
     search: Search
+    events: Events
     sweeping: Sweeping
     sweeps: Sweeps
     pings: Mapping[str, Callable[[], Awaitable[object]]]
@@ -92,6 +95,8 @@ async def open_runtime(
         ringing = Ringing(doorbells, metrics)
         remove_abandoned()
         stopping = asyncio.Event()
+        watching = Watching(store.database)
+        stack.push_async_callback(watching.close)
         sweeping = Sweeping(sweeps=store.sweeps, ringing=ringing, metrics=metrics)
         documents = Documents(database=store.database, blobs=blobs)
         search = Search(database=store.database)
@@ -135,9 +140,13 @@ async def open_runtime(
                 ringing=ringing,
                 languages=recognizer.languages,
                 llm=llm is not None,
+                watching=watching,
                 stopping=stopping,
             ),
             search=search,
+            events=Events(
+                database=store.database, watching=watching, stopping=stopping, most=settings.max_event_streams
+            ),
             stopping=stopping,
             sweeping=sweeping,
             sweeps=store.sweeps,

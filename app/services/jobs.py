@@ -1,26 +1,24 @@
 """Asking for jobs, waiting for them, cancelling them."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from time import monotonic
 
 from app.domain.doorbells import Ring
-from app.domain.errors import Conflict, NotFound
+from app.domain.errors import Conflict, NotFound, Unavailable
 from app.domain.idempotency import Once
 from app.domain.ids import DocumentId, JobId, TenantId
 from app.domain.jobs import Attempt, Job, JobState
 from app.domain.lanes import NEED_TEXT, TEXT
 from app.ports.database import Database, Tx
 from app.services import once as idempotency
+from app.services.following import Follower
 from app.services.queue_limit import refuse_beyond
 from app.services.ringing import Ringing
 from app.services.uploads import JobRequest, check_kinds, check_languages, new_job
-
-FIRST_LOOK = 0.05
-LONGEST_BETWEEN_LOOKS = 1.0
-"""Seconds: who waits for a short job learns of it soon, who waits for a long one asks once a second."""
+from app.services.watching import Watching
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +37,7 @@ class Jobs:
     languages: Callable[[], frozenset[str]]
     llm: bool
     """Whether a language model is set up."""
+    watching: Watching
     stopping: asyncio.Event
     """Set when the service is told to stop: who waits is answered with the job as it is."""
 
@@ -51,17 +50,36 @@ class Jobs:
 
     async def wait(self, tenant_id: TenantId, job_id: JobId, *, at_most: timedelta) -> tuple[Job, list[Attempt]]:
         """The job as soon as it has ended, or as it is when the time is over. Holds no connection while waiting."""
-        deadline = asyncio.get_running_loop().time() + at_most.total_seconds()
-        pause = FIRST_LOOK
-        while True:
-            job, attempts = await self.get(tenant_id, job_id)
-            left = deadline - asyncio.get_running_loop().time()
-            if job.state.terminal or left <= 0 or self.stopping.is_set():
-                return job, attempts
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(pause, left)):
-                    await self.stopping.wait()
-            pause = min(pause * 1.5, LONGEST_BETWEEN_LOOKS)
+        deadline = monotonic() + at_most.total_seconds()
+        job, attempts = await self.get(tenant_id, job_id)
+        if job.state.terminal or not at_most or self.stopping.is_set():
+            return job, attempts
+        async with self.watching.follow(tenant_id, job_id) as follower:
+            # Read again when it is followed: what happened before that is told by nobody.
+            await follower.ready(at_most=deadline - monotonic(), stopping=self.stopping)
+            while True:
+                job, attempts = await self.get(tenant_id, job_id)
+                left = deadline - monotonic()
+                if job.state.terminal or left <= 0 or self.stopping.is_set():
+                    return job, attempts
+                await self._until_news_of_an_end(follower, deadline=deadline)
+
+    async def wait_for_all(self, jobs: Sequence[Job], *, at_most: timedelta) -> list[Job]:
+        """As soon as all have ended, or as they are when the time is over; as given, where that can't be read."""
+        deadline = monotonic() + at_most.total_seconds()
+        waited: list[Job] = []
+        for job in jobs:
+            left = timedelta(seconds=max(0, deadline - monotonic()))
+            try:
+                waited.append((await self.wait(job.tenant_id, job.id, at_most=left))[0])
+            except (NotFound, Unavailable):
+                waited.append(job)
+        return waited
+
+    async def _until_news_of_an_end(self, follower: Follower, *, deadline: float) -> None:
+        while heard := await follower.listen(at_most=deadline - monotonic(), stopping=self.stopping):
+            if heard.look or heard.missed or heard.since is None or any(job.state.terminal for job in heard.jobs):
+                return
 
     async def newest(
         self,

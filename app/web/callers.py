@@ -29,14 +29,26 @@ BEARER = HTTPBearer(
 
 
 async def _caller(request: Request, needed: SecurityScopes, _: Annotated[object, Depends(BEARER)]) -> Caller:
+    caller = await _authenticated(request)
+    _hold_to_rate(request, caller)
+    _require(caller, needed.scopes)
+    return caller
+
+
+async def may_still_read(request: Request) -> bool:
+    """Of an answer that takes long: whether its credential is still good for it. Raises Unavailable."""
+    try:
+        return (await _authenticated(request)).may(Scope.DOCUMENTS_READ)
+    except (Unauthorized, Forbidden):
+        return False
+
+
+async def _authenticated(request: Request) -> Caller:
     scheme, _, credential = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not credential:
         raise Unauthorized("send an API key: Authorization: Bearer daira_<tenant>_<secret>")
     tenants: Tenants = request.app.state.runtime.tenants
-    caller = await tenants.authenticate(credential.strip())
-    _hold_to_rate(request, caller)
-    _require(caller, needed.scopes)
-    return caller
+    return await tenants.authenticate(credential.strip())
 
 
 def _hold_to_rate(request: Request, caller: Caller) -> None:

@@ -8,6 +8,7 @@ from fastapi import Depends, Path, Request
 from app.domain.errors import NotFound
 from app.domain.ids import DocumentId, JobId
 from app.services.documents import Documents
+from app.services.events import Events
 from app.services.jobs import Jobs
 from app.services.outputs import Outputs
 from app.services.renditions import Renditions
@@ -18,6 +19,11 @@ from app.services.uploads import Uploads
 async def _documents(request: Request) -> Documents:
     documents: Documents = request.app.state.runtime.documents
     return documents
+
+
+async def _events(request: Request) -> Events:
+    events: Events = request.app.state.runtime.events
+    return events
 
 
 async def _jobs(request: Request) -> Jobs:
@@ -62,6 +68,7 @@ def _uuid(text: str, what: str) -> UUID:
 
 
 TheDocuments = Annotated[Documents, Depends(_documents)]
+TheEvents = Annotated[Events, Depends(_events)]
 TheJobs = Annotated[Jobs, Depends(_jobs)]
 TheOutputs = Annotated[Outputs, Depends(_outputs)]
 TheRenditions = Annotated[Renditions, Depends(_renditions)]

@@ -28,11 +28,14 @@ class Requests:
         scope.setdefault("state", {})["request_id"] = request_id
         started = time.perf_counter()
         status = 500
+        streamed: float | None = None
 
         async def tagged(message: Message) -> None:
-            nonlocal status
+            nonlocal status, streamed
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if _is_endless(message):
+                    streamed = time.perf_counter()
                 message = {**message, "headers": [*message.get("headers", []), *_headers(scope, message)]}
             await send(message)
 
@@ -40,7 +43,8 @@ class Requests:
             try:
                 await self._app(scope, receive, tagged)
             finally:
-                self._note(scope, status=status, seconds=time.perf_counter() - started)
+                # How long a reader stays with a stream of events says nothing of how soon it was answered.
+                self._note(scope, status=status, seconds=(streamed or time.perf_counter()) - started)
 
     def _note(self, scope: Scope, *, status: int, seconds: float) -> None:
         # The route's pattern and never the path: a path holds ids, without bound.
@@ -53,6 +57,12 @@ class Requests:
 
 KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+def _is_endless(start: Message) -> bool:
+    return any(
+        name == b"content-type" and value.startswith(b"text/event-stream") for name, value in start.get("headers", [])
+    )
 
 
 def _headers(scope: Scope, start: Message) -> list[tuple[bytes, bytes]]:

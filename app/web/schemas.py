@@ -99,6 +99,10 @@ class JobList(BaseModel):
     next_cursor: str | None
 
 
+class ProgressOfJob(ProgressBody):
+    job_id: UUID
+
+
 class WarningBody(BaseModel):
     code: WarningCode
     detail: str

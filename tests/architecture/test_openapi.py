@@ -48,8 +48,6 @@ CONTRACT = {
 
 SERVED = CONTRACT - {
     "POST /v1/jobs/{}/retry",
-    "GET /v1/jobs/{}/events",
-    "GET /v1/events",
     "POST /v1/webhooks",
     "GET /v1/webhooks",
     "DELETE /v1/webhooks/{}",

@@ -20,6 +20,7 @@ from app.settings import Settings
 from app.telemetry import Metrics
 from app.web import cursors
 from tests.support.databases import Cloned
+from tests.support.event_streams import LeavesEndless
 from tests.support.postgres_rig import postgres_rig
 from tests.support.rig import Rig, done, new_page
 from tests.support.scripted_llm import Scripted
@@ -117,7 +118,7 @@ async def a_house(cloned: Cloned, app: FastAPI, **given: Any) -> AsyncIterator[H
     # A model is set up: every kind of job can be asked for.
     async with open_runtime(settings, Metrics(), llm=Scripted()) as runtime:
         app.state.runtime = runtime
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        transport = httpx.ASGITransport(LeavesEndless(app), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://daira.test") as client:
             yield House(app=app, runtime=runtime, client=client, rig=rig_of(cloned, runtime))
 

@@ -26,6 +26,8 @@ PLAIN: dict[str, tuple[object, ...]] = {
     "Range": ("bytes=0-3", "bytes=9999999-"),
     "if-range": ('"nothing"',),
     "if-none-match": ('"nothing"',),
+    "Prefer": ("wait=0",),
+    "Last-Event-ID": ("nothing",),
     "schema": ({},),
     "instructions": ("Be exact.",),
     "labels": (["invoice", "other"],),

@@ -19,6 +19,7 @@ from app.services.jobs import Jobs
 from app.services.queue_limit import NEAR
 from app.services.ringing import Ringing
 from app.services.uploads import JobRequest, Uploads
+from app.services.watching import Watching
 from app.telemetry import Metrics
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
@@ -110,7 +111,12 @@ async def test_job_requests_and_uploads_share_the_limit(rig: Rig, uploads: Uploa
     tenant = await rig.tenant()
     documents = [await rig.document(tenant) for _ in range(10)]
     jobs = Jobs(
-        database=rig.database, ringing=uploads.ringing, languages=lambda: ENGLISH, llm=False, stopping=asyncio.Event()
+        database=rig.database,
+        ringing=uploads.ringing,
+        languages=lambda: ENGLISH,
+        llm=False,
+        watching=Watching(rig.database),
+        stopping=asyncio.Event(),
     )
     requests = [jobs.request(tenant, each.id, OCR, max_queued=7) for each in documents]
     sent = [upload(uploads, tenant, n, limit=7) for n in range(10)]

@@ -23,6 +23,7 @@ from app.services.execution import Execution
 from app.settings import Settings
 from app.telemetry import Metrics
 from app.worker.holds import JobHold, monotonic
+from tests.support.event_streams import LeavesEndless
 from tests.support.rig import KIND, LEASE
 
 ACME = TenantId("acme")
@@ -88,7 +89,7 @@ async def served(*, llm: Llm | None = None, **settings: Any) -> AsyncIterator[Se
     app = the_app()
     async with open_runtime(in_memory(**settings), Metrics(), llm=llm) as runtime:
         app.state.runtime = runtime
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        transport = httpx.ASGITransport(LeavesEndless(app), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://daira.test") as client:
             web = Served(app=app, runtime=runtime, client=client)
             client.headers.update(await web.key_of(ACME))

@@ -31,6 +31,8 @@ NEEDS: dict[str, Scope] = {
     "POST /v1/documents/{document_id}/jobs": JOBS,
     "GET /v1/jobs": READ,
     "GET /v1/jobs/{job_id}": READ,
+    "GET /v1/jobs/{job_id}/events": READ,
+    "GET /v1/events": READ,
     "POST /v1/jobs/{job_id}/cancel": JOBS,
     "GET /v1/search": READ,
 }

@@ -16,6 +16,7 @@ from app.domain.outcomes import Done, Fail, Outcome, Woken
 from app.ports.database import Tx
 from app.services.jobs import Jobs
 from app.services.uploads import WAIT_FOR_TEXT, JobRequest, Received, Uploads
+from app.services.watching import Watching
 from tests.support.rig import OOPS, SECOND, Rig, new_document, new_page, ring_of
 from tests.unit.bench import Away, Bench
 
@@ -35,7 +36,12 @@ class House:
             database=rig.database, blobs=MemoryBlobs(), ringing=self.bench.ringing, languages=languages, llm=True
         )
         self.jobs = Jobs(
-            database=rig.database, ringing=self.bench.ringing, languages=languages, llm=True, stopping=asyncio.Event()
+            database=rig.database,
+            ringing=self.bench.ringing,
+            languages=languages,
+            llm=True,
+            watching=Watching(rig.database),
+            stopping=asyncio.Event(),
         )
 
     async def upload(self, *requests: JobRequest) -> list[Job]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -9,9 +10,11 @@ from fastapi.responses import PlainTextResponse
 
 from app.domain.callers import Caller
 from app.domain.documents import DocumentStatus
-from app.domain.errors import Conflict, Invalid, NotFound, TooMany
+from app.domain.errors import Conflict, Invalid, NotFound, TooMany, Unavailable
 from app.domain.filenames import displayable
 from app.domain.idempotency import Once
+from app.services.documents import Documents, Listed
+from app.services.jobs import Jobs
 from app.services.uploads import Accepted, Received, Uploads
 from app.web import cursors
 from app.web.callers import JobWritingCaller, Reader, Writer, WritingCaller
@@ -19,6 +22,9 @@ from app.web.dependencies import ADocumentId, TheDocuments, TheJobs, TheUploads
 from app.web.forms import Form, read_text
 from app.web.idempotency import AnOnce, tell_replayed
 from app.web.job_requests import JOB_BODY, parse_request, parse_requests
+from app.web.leaving import unless_gone
+from app.web.preferences import ThePreference
+from app.web.revalidated import NOT_MODIFIED, IfNoneMatch, revalidated
 from app.web.schemas import (
     DocumentBody,
     DocumentList,
@@ -59,9 +65,19 @@ UPLOAD_FORM: dict[str, Any] = {
 
 @router.post("", status_code=202, openapi_extra=UPLOAD_FORM)
 async def upload_document(
-    request: Request, response: Response, caller: WritingCaller, uploads: TheUploads, once: AnOnce
+    request: Request,
+    response: Response,
+    caller: WritingCaller,
+    uploads: TheUploads,
+    documents: TheDocuments,
+    jobs: TheJobs,
+    once: AnOnce,
+    preference: ThePreference,
 ) -> DocumentBody:
-    """Store a document and queue its jobs. The same bytes again are the same document, answered with 200."""
+    """Store a document and queue its jobs. The same bytes again are the same document, answered with 200.
+
+    With `Prefer: wait=N` the same answer comes as soon as its jobs have ended, or after N seconds, as they are then.
+    """
     form = Form(content_type=request.headers.get("content-type", ""), body=request.stream())
     received = await _receive(form, caller, uploads)
     try:
@@ -74,7 +90,11 @@ async def upload_document(
         response.status_code = 200
     response.headers["Location"] = f"/v1/documents/{accepted.document.id}"
     tell_replayed(response, replayed=accepted.replayed)
-    return DocumentBody.of(accepted.document, accepted.jobs, deduplicated=accepted.deduplicated)
+    response.headers.update(preference.headers)
+    listed = Listed(document=accepted.document, jobs=list(accepted.jobs))
+    if preference.wait:
+        listed = await unless_gone(request, _awaited(listed, documents, jobs, at_most=preference.wait))
+    return DocumentBody.of(listed.document, listed.jobs, deduplicated=accepted.deduplicated)
 
 
 @router.get("")
@@ -112,10 +132,17 @@ async def list_documents(
     )
 
 
-@router.get("/{document_id}")
-async def get_document(tenant_id: Reader, document_id: ADocumentId, documents: TheDocuments) -> DocumentBody:
+@router.get("/{document_id}", response_model=DocumentBody, responses=NOT_MODIFIED)
+async def get_document(
+    tenant_id: Reader,
+    document_id: ADocumentId,
+    documents: TheDocuments,
+    request: Request,
+    if_none_match: IfNoneMatch = None,  # noqa: ARG001 - for the OpenAPI document
+) -> Response:
+    """The document with its jobs, newest first."""
     listed = await documents.get(tenant_id, document_id)
-    return DocumentBody.of(listed.document, listed.jobs)
+    return revalidated(request, DocumentBody.of(listed.document, listed.jobs))
 
 
 @router.delete("/{document_id}", status_code=204)
@@ -151,8 +178,12 @@ async def request_job(
     jobs: TheJobs,
     response: Response,
     once: AnOnce,
+    preference: ThePreference,
 ) -> JobBody:
-    """Queue a job; an equal one that is queued or claimed already is answered with 200."""
+    """Queue a job; an equal one that is queued or claimed already is answered with 200.
+
+    With `Prefer: wait=N` the same answer comes as soon as the job has ended, or after N seconds, as it is then.
+    """
     # Read here and not by the framework, which reads all of it, for anybody, before it asks who that is.
     body = await read_text("body", request.stream())
     max_queued = caller.allowance.max_queued
@@ -161,9 +192,22 @@ async def request_job(
     requested = await jobs.request(caller.tenant_id, document_id, wanted, max_queued=max_queued, once=once)
     if not requested.new:
         response.status_code = 200
-    response.headers["Location"] = f"/v1/jobs/{requested.job.id}"
+    job = requested.job
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
     tell_replayed(response, replayed=requested.replayed)
-    return JobBody.of(requested.job)
+    response.headers.update(preference.headers)
+    if preference.wait:
+        (job,) = await unless_gone(request, jobs.wait_for_all([job], at_most=preference.wait))
+    return JobBody.of(job)
+
+
+async def _awaited(accepted: Listed, documents: Documents, jobs: Jobs, *, at_most: timedelta) -> Listed:
+    """The document when its jobs have ended, or the time is over. What was accepted is never answered as a failure."""
+    await jobs.wait_for_all(accepted.jobs, at_most=at_most)
+    try:
+        return await documents.get(accepted.document.tenant_id, accepted.document.id)
+    except (NotFound, Unavailable):
+        return accepted
 
 
 async def _receive(form: Form, caller: Caller, uploads: Uploads) -> Received:

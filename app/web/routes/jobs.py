@@ -4,13 +4,16 @@ from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request, Response
 
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobState
 from app.web import cursors
 from app.web.callers import JobWriter, Reader
 from app.web.dependencies import AJobId, TheJobs
+from app.web.leaving import unless_gone
+from app.web.preferences import ThePreference
+from app.web.revalidated import NOT_MODIFIED, IfNoneMatch, revalidated
 from app.web.schemas import JobBody, JobList, JobWithHistory
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -39,16 +42,24 @@ async def list_jobs(
     return JobList(data=[JobBody.of(job) for job in found], next_cursor=cursors.of_job(found[-1].id) if more else None)
 
 
-@router.get("/{job_id}")
+@router.get("/{job_id}", response_model=JobWithHistory, responses=NOT_MODIFIED)
 async def get_job(
     tenant_id: Reader,
     job_id: AJobId,
     jobs: TheJobs,
-    wait: Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the job's end.")] = 0,
-) -> JobWithHistory:
-    """The job with its attempts; with `wait`, as soon as it has ended, or as it is when the time is over."""
-    job, attempts = await jobs.wait(tenant_id, job_id, at_most=timedelta(seconds=wait))
-    return JobWithHistory.with_history(job, attempts)
+    request: Request,
+    preference: ThePreference,
+    wait: Annotated[float | None, Query(ge=0, le=60, description="Seconds to wait for the job's end.")] = None,
+    if_none_match: IfNoneMatch = None,  # noqa: ARG001 - for the OpenAPI document
+) -> Response:
+    """The job with its attempts; with `wait`, as soon as it has ended, or as it is when the time is over.
+
+    A client that leaves while it waits cancels nothing.
+    """
+    at_most = preference.wait if wait is None else timedelta(seconds=wait)
+    job, attempts = await unless_gone(request, jobs.wait(tenant_id, job_id, at_most=at_most))
+    applied = preference.headers if wait is None else {}
+    return revalidated(request, JobWithHistory.with_history(job, attempts), headers=applied)
 
 
 @router.post("/{job_id}/cancel")

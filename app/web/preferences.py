@@ -1,0 +1,57 @@
+"""`Prefer: wait=N` (RFC 7240): how long a client would like an answer to wait for the end of jobs."""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import Depends, Header, Request
+
+LONGEST_WAIT = 60
+"""Seconds. A longer wish is granted in part."""
+
+LONGEST_HEADER = 1_000
+"""Nobody has so many wishes, and taking them apart costs more than one pass."""
+
+# A preference with its parameters: quoted commas and semicolons part nothing.
+_PREFERENCE = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*")+')
+_WAIT = re.compile(r'wait\s*=\s*(?:(\d{1,18})|"(\d{1,18})")\s*(?:;.*)?', re.IGNORECASE)
+_NAMED_WAIT = re.compile(r"wait\s*(?:[=;]|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """What was asked for and is granted; nothing, where it can't be understood."""
+
+    seconds: int | None
+
+    @property
+    def wait(self) -> timedelta:
+        return timedelta(seconds=self.seconds or 0)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.seconds is None else {"Preference-Applied": f"wait={self.seconds}"}
+
+
+def preferred(header: str) -> Preference:
+    if len(header) > LONGEST_HEADER:
+        return Preference(None)
+    preferences = (each.strip() for each in _PREFERENCE.findall(header))
+    # Of several the first counts, even where it makes no sense.
+    first = next((each for each in preferences if _NAMED_WAIT.match(each)), "")
+    asked = _WAIT.fullmatch(first)
+    return Preference(None if asked is None else min(int(asked[1] or asked[2]), LONGEST_WAIT))
+
+
+async def _preference(
+    request: Request,
+    _: Annotated[
+        str | None,
+        Header(alias="Prefer", description="`wait=N`: answer as soon as the jobs have ended, or after N seconds."),
+    ] = None,
+) -> Preference:
+    return preferred(", ".join(request.headers.getlist("prefer")))
+
+
+ThePreference = Annotated[Preference, Depends(_preference)]

@@ -1,0 +1,88 @@
+"""Events of jobs, as they happen: server-sent events."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from app.domain.changes import Event, PositionEvent, ProgressEvent, StateEvent
+from app.services.streams import Stream
+from app.web.callers import Reader, may_still_read
+from app.web.dependencies import AJobId, TheEvents
+from app.web.schemas import JobBody, ProgressOfJob
+
+router = APIRouter(tags=["events"])
+
+RETRY = 2_000
+"""Milliseconds until a reader that was cut off comes again."""
+
+LastEventId = Annotated[
+    str | None, Header(alias="Last-Event-ID", description="The id that came last: goes on from there.")
+]
+
+
+async def _of_tenant(
+    request: Request, tenant_id: Reader, events: TheEvents, last: LastEventId = None
+) -> AsyncIterator[Stream | None]:
+    may_go_on = partial(may_still_read, request)
+    async with events.open(tenant_id, job_id=None, last=last, may_go_on=may_go_on) as stream:
+        yield stream
+
+
+async def _of_job(
+    request: Request,
+    response: Response,
+    tenant_id: Reader,
+    job_id: AJobId,
+    events: TheEvents,
+    last: LastEventId = None,
+) -> AsyncIterator[Stream | None]:
+    may_go_on = partial(may_still_read, request)
+    async with events.open(tenant_id, job_id=job_id, last=last, may_go_on=may_go_on) as stream:
+        if stream is None:
+            # What tells an EventSource not to come again.
+            response.status_code = 204
+        yield stream
+
+
+@router.get("/v1/events", response_class=EventSourceResponse)
+async def follow_all_jobs(
+    tenant_id: Reader,  # noqa: ARG001 - who asks is settled first
+    stream: Annotated[Stream, Depends(_of_tenant)],
+) -> AsyncIterator[ServerSentEvent]:
+    """`state` (a job, as it is now) and `progress` of all jobs, as server-sent events.
+
+    At first, or where the Last-Event-ID is not known any more, all jobs that are queued or claimed.
+    """
+    async for event in _sent(stream):
+        yield event
+
+
+@router.get("/v1/jobs/{job_id}/events", response_class=EventSourceResponse)
+async def follow_job(
+    tenant_id: Reader,  # noqa: ARG001 - who asks is settled before any id is looked at
+    stream: Annotated[Stream | None, Depends(_of_job)],
+) -> AsyncIterator[ServerSentEvent]:
+    """`state` (the job, as it is now) and `progress` of one job, until it has ended; 204 to who has seen the end."""
+    if stream is not None:
+        async for event in _sent(stream):
+            yield event
+
+
+async def _sent(stream: Stream) -> AsyncIterator[ServerSentEvent]:
+    yield ServerSentEvent(retry=RETRY)
+    async for event in stream.events():
+        yield _encoded(event)
+
+
+def _encoded(event: Event) -> ServerSentEvent:
+    match event:
+        case StateEvent():
+            return ServerSentEvent(event="state", data=JobBody.of(event.job), id=event.position)
+        case ProgressEvent(progress=reached):
+            body = ProgressOfJob(job_id=event.job_id, done=reached.done, total=reached.total, unit=reached.unit)
+            return ServerSentEvent(event="progress", data=body)
+        case PositionEvent():
+            return ServerSentEvent(id=event.position)
