@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from app.copies import remove_abandoned
+from app.domain.ids import TenantId
 from app.domain.lanes import LANE_OF_KIND, Lane
 from app.domain.tenants import Allowance
 from app.handlers.ask import AskHandler
@@ -161,6 +162,7 @@ async def open_runtime(
                 sweeping=sweeping,
                 purging=purging,
                 metrics=metrics,
+                hurry=watching.hurry,
                 handlers=handlers
                 or [
                     OcrHandler(database=store.database, blobs=blobs, recognizer=recognizer, metrics=metrics),
@@ -202,6 +204,7 @@ def _worker(
     sweeping: Sweeping,
     purging: Purging,
     metrics: Metrics,
+    hurry: Callable[[TenantId], object],
     handlers: Sequence[Handler],
 ) -> Worker:
     execution = Execution(
@@ -214,6 +217,7 @@ def _worker(
         metrics=metrics,
         worker=f"{socket.gethostname()}-{uuid4().hex[:8]}",
         lease=settings.lease,
+        hurry=hurry,
     )
     heart = Heart(store.open_leases, lease=settings.lease)
     consumers = [

@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -74,13 +74,18 @@ class Execution:
     worker: str
     """The name under which jobs are claimed, for people to read."""
     lease: timedelta
+    hurry: Callable[[TenantId], object] = lambda _: None
+    """A job of this tenant has another state: for whoever waits for it in this very process."""
 
     async def claim(self, rings: Sequence[Ring], *, kinds: frozenset[str]) -> list[ClaimedJob]:
         """Answer doorbells; those whose job is not ours to run are done with."""
         claims = await self.leases.claim(rings, worker=self.worker, lease=self.lease, kinds=kinds)
         for outcome, count in Counter(claim.outcome for claim in claims).items():
             self.metrics.claims.labels(outcome).inc(count)
-        return [claim.job for claim in claims if claim.job is not None]
+        jobs = [claim.job for claim in claims if claim.job is not None]
+        for tenant_id in {job.lease.tenant_id for job in jobs}:
+            self.hurry(tenant_id)
+        return jobs
 
     async def run(self, job: ClaimedJob, hold: Hold) -> None:
         """One attempt, from the handler's start to the settled row."""
@@ -146,6 +151,7 @@ class Execution:
                 raise _RefusedError from error
 
     async def _settled(self, job: ClaimedJob, end: Settlement, woken: Woken) -> None:
+        self.hurry(job.lease.tenant_id)
         self.metrics.of_kind(job.kind).finished[end.outcome].inc()
         log.info("job_settled", outcome=end.outcome, error=end.error and end.error.code)
         if end.state is JobState.QUEUED:

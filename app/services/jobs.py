@@ -140,6 +140,7 @@ class Jobs:
                 raise NotFound("there is no such job")
             job, bells = cancelled
             woken = await tx.jobs.wake(job.document_id) if _left_no_text(job) and job.document_id else []
+        self.watching.hurry(tenant_id)
         await self.ringing.ring([*bells, *woken])
         if job.state in {JobState.DONE, JobState.FAILED}:
             raise Conflict(f"the job has ended already: it is {job.state}")

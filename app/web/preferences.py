@@ -15,7 +15,7 @@ LONGEST_HEADER = 1_000
 
 # A preference with its parameters: quoted commas and semicolons part nothing.
 _PREFERENCE = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*")+')
-_WAIT = re.compile(r'wait\s*=\s*(?:(\d{1,18})|"(\d{1,18})")\s*(?:;.*)?', re.IGNORECASE)
+_WAIT = re.compile(r'wait\s*=\s*(?:(\d{1,18})|"(\d{1,18})")\s*(?:;.*)?', re.IGNORECASE | re.ASCII)
 _NAMED_WAIT = re.compile(r"wait\s*(?:[=;]|$)", re.IGNORECASE)
 
 
