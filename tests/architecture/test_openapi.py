@@ -1,6 +1,6 @@
 """The OpenAPI document describes what is served, and nothing is served that the outside contract does not name."""
 
-from inspect import iscoroutinefunction
+from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Any
 
 import pytest
@@ -129,7 +129,7 @@ def test_nothing_that_a_request_needs_waits_for_a_thread() -> None:
         f"{route.path}: {call}"
         for route in flat(app_of("web").routes)
         for call in calls(route.dependant)
-        if not (iscoroutinefunction(call) or isinstance(call, SecurityBase))
+        if not (iscoroutinefunction(call) or isasyncgenfunction(call) or isinstance(call, SecurityBase))
     ]
     assert plain == []
 
