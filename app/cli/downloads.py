@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.cli import addresses
-from app.client.client import Client, Download
+from app.client.client import Client
+from app.client.downloads import Download
 from app.client.tries import AT_ONCE
 from app.domain.filenames import displayable
 

@@ -4,30 +4,28 @@ One client may be used by many threads at once, which is how many files are sent
 an event loop, call it by `asyncio.to_thread`.
 """
 
-import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote, unquote
 
 import httpx
 
-from app.client.faults import ApiFault
+from app.client import events
+from app.client.calls import Body, Calls, checked, part
+from app.client.downloads import Download
 from app.client.forms import Source, opened
 from app.client.tries import Patience, tried
+from app.client.webhooks import Webhooks
 
-CHUNK = 256 * 1024
-ENDED = frozenset({"done", "failed", "cancelled"})
+ENDED = events.ENDED
 
 OFTEN, SELDOM = 1.0, 30.0
 """Seconds for each look at a job: short where somebody watches its progress."""
 
 _UNHURRIED = httpx.Timeout(30, read=600)
-_FILENAME = re.compile(r"filename\*=UTF-8''([^;\s]+)")
 
-Body = dict[str, Any]
 Progress = Callable[[Body], object]
 
 
@@ -46,7 +44,6 @@ class Client:
         connections: int = 100,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._patience = patience
         self._http = httpx.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {api_key}"},
@@ -54,6 +51,8 @@ class Client:
             limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
             transport=transport,
         )
+        self._calls = Calls(self._http, patience)
+        self.webhooks = Webhooks(self._calls)
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +66,13 @@ class Client:
         self._http.close()
 
     def me(self) -> Body:
-        return self._json("GET", "/v1/me")
+        """The tenant, the key, its scopes and limits."""
+        return self._calls.json("GET", "/v1/me")
+
+    def usage(self, *, first: str | None = None, last: str | None = None) -> Body:
+        """By day, from the first to the last (`2026-11-30`, UTC); the last 30 where nothing is said."""
+        days = {"from": first, "to": last}
+        return self._calls.json("GET", "/v1/usage", params={name: day for name, day in days.items() if day})
 
     def upload(
         self,
@@ -89,64 +94,61 @@ class Client:
         with opened(source, filename=filename, jobs=jobs, language=language, metadata=metadata, sent=sent) as form:
             headers = {**form.headers, "Idempotency-Key": key}
 
+            # A form of its own for each try: from its start.
             def send() -> httpx.Response:
-                return self._checked(self._http.post("/v1/documents", content=form.body(), headers=headers))
+                return checked(self._http.post("/v1/documents", content=form.body(), headers=headers))
 
-            document: Body = tried(send, patience=self._patience, twice=True).json()
+            document: Body = tried(send, patience=self._calls.patience, twice=True).json()
         return self.wait(document) if wait else document
 
     def document(self, document_id: str) -> Body:
-        return self._json("GET", f"/v1/documents/{_part(document_id)}")
+        return self._calls.json("GET", _of(document_id))
 
     def documents(self, **filters: str | int | None) -> Iterator[Body]:
         """All of them, newest first; `limit` is what one request brings."""
-        return self._all("/v1/documents", filters)
+        return self._calls.all("/v1/documents", filters)
 
     def delete(self, document_id: str) -> None:
-        self._call("DELETE", f"/v1/documents/{_part(document_id)}")
+        """With its bytes, pages, jobs and results."""
+        self._calls.call("DELETE", _of(document_id))
 
     def text(self, document_id: str) -> str:
         """Pages are separated by form feeds."""
-        return self._call("GET", f"/v1/documents/{_part(document_id)}/text").text
+        return self._calls.call("GET", f"{_of(document_id)}/text").text
 
     def pages(self, document_id: str) -> list[Body]:
-        pages: list[Body] = self._json("GET", f"/v1/documents/{_part(document_id)}/pages")["data"]
+        pages: list[Body] = self._calls.json("GET", f"{_of(document_id)}/pages")["data"]
         return pages
 
     def page(self, document_id: str, number: int) -> Body:
         """With its words."""
-        return self._json("GET", f"/v1/documents/{_part(document_id)}/pages/{number}")
+        return self._calls.json("GET", f"{_of(document_id)}/pages/{number}")
 
     @contextmanager
-    def download(self, document_id: str, what: str) -> Iterator["Download"]:
+    def download(self, document_id: str, what: str) -> Iterator[Download]:
         """One of the document's outputs, for as long as the context is open; `what` is the end of its route."""
-
         # A searchable PDF is made when it is asked for, and that may take its time.
-        def begin() -> httpx.Response:
-            path = f"/v1/documents/{_part(document_id)}/{what}"
-            response = self._http.send(self._http.build_request("GET", path, timeout=_UNHURRIED), stream=True)
-            if not response.is_success:
-                response.read()
-            return self._checked(response)
-
-        response = tried(begin, patience=self._patience, twice=True)
+        response = self._calls.stream(f"{_of(document_id)}/{what}", timeout=_UNHURRIED)
         try:
             yield Download(response)
         finally:
             response.close()
 
+    def search(self, q: str, **filters: str | int | None) -> Iterator[Body]:
+        """Pages that have the words, best first; `limit` is what one request brings."""
+        return self._calls.all("/v1/search", {"q": q, **filters})
+
     def request_job(self, document_id: str, request: Mapping[str, Any], *, idempotency_key: str | None = None) -> Body:
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
-        path = f"/v1/documents/{_part(document_id)}/jobs"
-        return self._json("POST", path, json=request, headers=headers, twice=True)
+        return self._calls.json("POST", f"{_of(document_id)}/jobs", json=request, headers=headers, twice=True)
 
     def job(self, job_id: str, *, wait: float = 0) -> Body:
         """The job; waits up to `wait` seconds (60 at most) for its end."""
-        return self._json("GET", f"/v1/jobs/{_part(job_id)}", params={"wait": wait})
+        return self._calls.json("GET", f"/v1/jobs/{part(job_id)}", params={"wait": wait})
 
     def jobs(self, **filters: str | int | None) -> Iterator[Body]:
         """All of them, newest first; `limit` is what one request brings."""
-        return self._all("/v1/jobs", filters)
+        return self._calls.all("/v1/jobs", filters)
 
     def wait(self, what: Mapping[str, Any], *, on_progress: Progress | None = None) -> Body:
         """A document with its jobs ended, or a job that has ended; how, is for the caller to look at.
@@ -161,7 +163,15 @@ class Client:
 
     def cancel(self, job_id: str) -> Body:
         # A second cancel is answered like the first.
-        return self._json("POST", f"/v1/jobs/{_part(job_id)}/cancel", twice=True)
+        return self._calls.json("POST", f"/v1/jobs/{part(job_id)}/cancel", twice=True)
+
+    def retry(self, job_id: str) -> Body:
+        return self._calls.json("POST", f"/v1/jobs/{part(job_id)}/retry")
+
+    def events(self, job_id: str | None = None, *, last_event_id: str | None = None) -> Iterator[events.Event]:
+        """Of one job, until it has ended; or of all, without an end. A line that breaks is taken up again."""
+        path = "/v1/events" if job_id is None else f"/v1/jobs/{part(job_id)}/events"
+        return events.follow(self._calls, path, last_event_id=last_event_id, of_one=job_id is not None)
 
     def _ended(self, job: Mapping[str, Any], on_progress: Progress | None) -> Body:
         seen = dict(job)
@@ -171,46 +181,6 @@ class Client:
                 on_progress(seen)
         return seen
 
-    def _all(self, path: str, filters: Mapping[str, str | int | None]) -> Iterator[Body]:
-        chosen = {"limit": 100} | {name: value for name, value in filters.items() if value is not None}
-        while True:
-            page = self._json("GET", path, params=chosen)
-            yield from page["data"]
-            if page["next_cursor"] is None:
-                return
-            chosen["cursor"] = page["next_cursor"]
 
-    def _json(self, method: str, path: str, **options: Any) -> Body:
-        body: Body = self._call(method, path, **options).json()
-        return body
-
-    def _call(self, method: str, path: str, *, twice: bool | None = None, **options: Any) -> httpx.Response:
-        def call() -> httpx.Response:
-            return self._checked(self._http.request(method, path, **options))
-
-        return tried(call, patience=self._patience, twice=method == "GET" if twice is None else twice)
-
-    def _checked(self, response: httpx.Response) -> httpx.Response:
-        if response.is_success:
-            return response
-        raise ApiFault.of(response)
-
-
-class Download:
-    def __init__(self, response: httpx.Response) -> None:
-        self._response = response
-        length = response.headers.get("Content-Length")
-        self.size = int(length) if length else None
-        """Bytes; None where the server does not know them ahead."""
-        told = _FILENAME.search(response.headers.get("Content-Disposition", ""))
-        self.filename = unquote(told[1]) if told else None
-        """As the server says: it may be anything."""
-
-    def chunks(self) -> Iterator[bytes]:
-        """Raises httpx.RemoteProtocolError where the server broke off."""
-        return self._response.iter_bytes(CHUNK)
-
-
-def _part(identity: str) -> str:
-    """An id stays one part of the path, whatever it is."""
-    return quote(identity, safe="")
+def _of(document_id: str) -> str:
+    return f"/v1/documents/{part(document_id)}"
