@@ -5,7 +5,7 @@ Run: ./daira bench api [--rounds 5] [--seconds 3]
 `GET /v1/jobs/{id}` beside a route that does the same clamped read; an upload of 20 kB beside one that writes the file
 and commits two rows, and beside one that also waits for the disk (fsync), as Daira does. Each is a process of its
 own in the role `web`; they take turns round by round, so that whatever slows the machine meets all of them. Figures
-are medians of requests a second, and their ratio to the bare route.
+are medians of requests a second, their ratio to the bare route, and the server's own CPU time for a request.
 """
 
 import argparse
@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.web.load import as_fast_as_answered, get, post_file
-from benchmarks.web.servers import bare, daira
+from benchmarks.web.profile import profiled
+from benchmarks.web.servers import Server, bare, daira
 from tests.support.databases import Cloned, Databases
 
 CONNECTIONS = 8
@@ -34,16 +35,19 @@ Next = Callable[[], bytes | None]
 @dataclass(kw_only=True)
 class Contestant:
     name: str
-    url: str
+    server: Server
     request: Callable[[], bytes]
     rates: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    """Milliseconds of the server's own time for a request."""
 
     async def take_turn(self, seconds: float) -> None:
-        end = time.perf_counter() + seconds
+        end, before = time.perf_counter() + seconds, self.server.cpu_seconds()
         answers, took = await as_fast_as_answered(
-            self.url, lambda: self.request() if time.perf_counter() < end else None, connections=CONNECTIONS
+            self.server.url, lambda: self.request() if time.perf_counter() < end else None, connections=CONNECTIONS
         )
         self.rates.append(answers.count / took)
+        self.cpu.append((self.server.cpu_seconds() - before) / answers.count * 1000)
 
     @property
     def rate(self) -> float:
@@ -55,6 +59,7 @@ async def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--seconds", type=float, default=3, help="of each turn")
     arguments.add_argument("--only", choices=["read", "upload"], help="one of the two")
+    arguments.add_argument("--profile", action="store_true", help="and where Daira's time goes (needs py-spy)")
     options = arguments.parse_args()
     databases = Databases()
     await databases.start()
@@ -64,48 +69,43 @@ async def main() -> None:
                 for what, contestants in (await _contests(served)).items():
                     if options.only in {None, what}:
                         await _compare(what, contestants, rounds=options.rounds, seconds=options.seconds)
+                        if options.profile:
+                            await _profile(contestants[-1])
     finally:
         databases.close()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Served:
-    daira: str
-    bare: str
-    durable: str
-    key: str
-
-
 @contextmanager
-def _served(cloned: Cloned, folder: Path) -> Iterator[Served]:
+def _served(cloned: Cloned, folder: Path) -> Iterator[dict[str, Server]]:
     with ExitStack() as stack:
-        ours = stack.enter_context(daira(cloned, folder, DAIRA_ROLE="web"))
-        others = [
-            stack.enter_context(bare(cloned, folder, durable=durable, tenant=ours.tenant)) for durable in (False, True)
-        ]
-        yield Served(daira=ours.url, bare=others[0], durable=others[1], key=ours.key)
+        yield {
+            "daira": stack.enter_context(daira(cloned, folder, DAIRA_ROLE="web")),
+            "bare": stack.enter_context(bare(cloned, folder, durable=False)),
+            "durable": stack.enter_context(bare(cloned, folder, durable=True)),
+        }
 
 
-async def _contests(served: Served) -> dict[str, list[Contestant]]:
-    given = iter([post_file("/v1/documents", _text(), key=served.key)])
-    answers, _ = await as_fast_as_answered(served.daira, lambda: next(given, None), connections=1, keep_bodies=True)
+async def _contests(served: dict[str, Server]) -> dict[str, list[Contestant]]:
+    ours = served["daira"]
+    given = iter([post_file("/v1/documents", _text(), key=ours.key)])
+    answers, _ = await as_fast_as_answered(ours.url, lambda: next(given, None), connections=1, keep_bodies=True)
     path = f"/v1/jobs/{json.loads(answers.bodies[0])['jobs'][0]['id']}"
 
     def read() -> bytes:
-        return get(path, key=served.key)
+        return get(path, key=ours.key)
 
     def upload() -> bytes:
-        return post_file("/v1/documents", _text(), key=served.key)
+        return post_file("/v1/documents", _text(), key=ours.key)
 
     return {
         "read": [
-            Contestant(name="bare route", url=served.bare, request=read),
-            Contestant(name="GET /v1/jobs/{id}", url=served.daira, request=read),
+            Contestant(name="bare route", server=served["bare"], request=read),
+            Contestant(name="GET /v1/jobs/{id}", server=ours, request=read),
         ],
         "upload": [
-            Contestant(name="bare route", url=served.bare, request=upload),
-            Contestant(name="bare route with fsync", url=served.durable, request=upload),
-            Contestant(name="POST /v1/documents", url=served.daira, request=upload),
+            Contestant(name="bare route", server=served["bare"], request=upload),
+            Contestant(name="bare route with fsync", server=served["durable"], request=upload),
+            Contestant(name="POST /v1/documents", server=ours, request=upload),
         ],
     }
 
@@ -117,12 +117,23 @@ async def _compare(what: str, contestants: list[Contestant], *, rounds: int, sec
             await contestant.take_turn(seconds)
             if n == 0:  # to warm up
                 contestant.rates.clear()
+                contestant.cpu.clear()
     print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
     first = contestants[0]
-    print(f"{what:<24} {'median/s':>9} {'least':>7} {'most':>7} {'ratio':>6}")
+    print(f"{what:<24} {'median/s':>9} {'least':>7} {'most':>7} {'ratio':>6} {'CPU ms':>7}")
     for each in contestants:
-        ratio = each.rate / first.rate
-        print(f"{each.name:<24} {each.rate:>9.0f} {min(each.rates):>7.0f} {max(each.rates):>7.0f} {ratio:>6.2f}")
+        ratio, cpu = each.rate / first.rate, statistics.median(each.cpu)
+        rates = f"{each.rate:>9.0f} {min(each.rates):>7.0f} {max(each.rates):>7.0f}"
+        print(f"{each.name:<24} {rates} {ratio:>6.2f} {cpu:>7.2f}")
+
+
+async def _profile(contestant: Contestant) -> None:
+    seconds = 10
+    shares = await profiled(contestant.server.pid, contestant.take_turn(seconds + 1), seconds=seconds)
+    print(f"\n{contestant.name}: where its time goes")
+    for part, share in shares.items():
+        print(f"{share:>6.1%}  {part}")
+    print()
 
 
 def _text() -> bytes:

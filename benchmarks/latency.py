@@ -24,7 +24,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from app.adapters.postgres.engine import administer
 from benchmarks.web.load import Answers, as_fast_as_answered, at_a_pace, get, post_file
-from benchmarks.web.servers import Daira, daira
+from benchmarks.web.servers import Server, daira
 from tests.support.databases import Cloned, Databases
 from tests.support.papers import SENTENCE, drawn
 
@@ -78,7 +78,7 @@ async def _measure(cloned: Cloned, setting: str, options: Options) -> None:
 
 
 @contextmanager
-def _served(cloned: Cloned, folder: Path, setting: str) -> Iterator[Daira]:
+def _served(cloned: Cloned, folder: Path, setting: str) -> Iterator[Server]:
     with ExitStack() as stack:
         if setting == "all":
             yield stack.enter_context(daira(cloned, folder, DAIRA_ROLE="all", DAIRA_LANES="ocr=1"))
@@ -88,7 +88,7 @@ def _served(cloned: Cloned, folder: Path, setting: str) -> Iterator[Daira]:
             yield web
 
 
-async def _paced(web: Daira, request: bytes, options: Options, *, during: Coroutine[Any, Any, None]) -> Answers:
+async def _paced(web: Server, request: bytes, options: Options, *, during: Coroutine[Any, Any, None]) -> Answers:
     until = asyncio.Event()
     asking = asyncio.create_task(at_a_pace(web.url, request, rate=options.rate, until=until))
     try:
@@ -98,7 +98,7 @@ async def _paced(web: Daira, request: bytes, options: Options, *, during: Corout
     return await asking
 
 
-async def _sent(web: Daira, *, uploads: int) -> None:
+async def _sent(web: Server, *, uploads: int) -> None:
     """Over two connections, as quickly as they are taken."""
     requests = iter([post_file("/v1/documents", _page(n), key=web.key) for n in range(1, uploads + 1)])
     await as_fast_as_answered(web.url, lambda: next(requests, None), connections=2)

@@ -90,8 +90,8 @@ class JobWithHistory(JobBody):
 
     @classmethod
     def with_history(cls, job: Job, attempts: list[Attempt]) -> "JobWithHistory":
-        history = [AttemptBody.model_validate(attempt, from_attributes=True) for attempt in attempts]
-        return cls(**JobBody.of(job).model_dump(), history=history)
+        fields = {name: getattr(job, name) for name in JobBody.model_fields}
+        return cls.model_validate({**fields, "history": attempts}, from_attributes=True)
 
 
 class JobList(BaseModel):

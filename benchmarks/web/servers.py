@@ -19,15 +19,20 @@ TENANT = "acme"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Daira:
+class Server:
     url: str
-    tenant: str
-    key: str
     pid: int
+    key: str
+    """Of TENANT."""
+
+    def cpu_seconds(self) -> float:
+        """Of this process so far, its threads among it."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def daira(cloned: Cloned, folder: Path, *, core: int | None = None, **settings: str) -> Iterator[Daira]:
+def daira(cloned: Cloned, folder: Path, *, core: int | None = None, **settings: str) -> Iterator[Server]:
     """`daira serve` with a tenant and its key, made with the first; `core`: the one processor that it may use."""
     ours = {
         "DAIRA_DATABASE_URL": cloned.app_url,
@@ -45,22 +50,23 @@ def daira(cloned: Cloned, folder: Path, *, core: int | None = None, **settings: 
         key.write_text(made.stdout.strip())
     port = _free_port()
     with _process(command("serve"), environment(DAIRA_PORT=str(port), **ours), port=port, core=core) as process:
-        yield Daira(url=f"http://127.0.0.1:{port}", tenant=TENANT, key=key.read_text(), pid=process.pid)
+        yield Server(url=f"http://127.0.0.1:{port}", pid=process.pid, key=key.read_text())
 
 
 @contextmanager
-def bare(cloned: Cloned, folder: Path, *, durable: bool, tenant: str) -> Iterator[str]:
+def bare(cloned: Cloned, folder: Path, *, durable: bool) -> Iterator[Server]:
+    """`durable`: it waits for the disk."""
     port = _free_port()
     words = ["-m", "uvicorn", "benchmarks.web.bare:app", "--port", str(port), "--no-access-log", "--log-level", "error"]
     settings = {
         "PYTHONPATH": str(ROOT),
         "BARE_DATABASE_URL": cloned.app_url,
-        "BARE_TENANT": tenant,
+        "BARE_TENANT": TENANT,
         "BARE_FOLDER": str(folder),
         "BARE_DURABLE": str(durable).lower(),
     }
-    with _process([sys.executable, *words], dict(os.environ) | settings, port=port):
-        yield f"http://127.0.0.1:{port}"
+    with _process([sys.executable, *words], dict(os.environ) | settings, port=port) as process:
+        yield Server(url=f"http://127.0.0.1:{port}", pid=process.pid, key="none is asked for")
 
 
 @contextmanager

@@ -57,7 +57,8 @@ async def get_job(
     A client that leaves while it waits cancels nothing.
     """
     at_most = preference.wait if wait is None else timedelta(seconds=wait)
-    job, attempts = await unless_gone(request, jobs.wait(tenant_id, job_id, at_most=at_most))
+    answering = jobs.wait(tenant_id, job_id, at_most=at_most)
+    job, attempts = await (unless_gone(request, answering) if at_most else answering)
     applied = preference.headers if wait is None else {}
     return revalidated(request, JobWithHistory.with_history(job, attempts), headers=applied)
 
