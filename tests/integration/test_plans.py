@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.adapters.postgres.changes import LIVE, RUNNING
 from app.adapters.postgres.engine import Engine, administer
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
@@ -31,6 +32,11 @@ LOOKS = {
     "select * from daira.changes('acme', '3:3:', null, null, null, null, 100)": {"changed"},
 }
 
+PREPARED = {
+    "live": (LIVE, "text, pg_snapshot, uuid, int", "'acme', '3:9000000000:', null, 1000"),
+    "running": (RUNNING, "text, uuid[]", "'acme', null"),
+}
+
 
 @pytest.mark.parametrize("look", LOOKS)
 async def test_a_look_for_work_walks_no_table(cloned: Cloned, engine: Engine, look: str) -> None:
@@ -45,3 +51,22 @@ async def test_a_look_for_work_walks_no_table(cloned: Cloned, engine: Engine, lo
         scans = await app.fetchrow(SCANS)
     assert scans["walks"] == 0
     assert {name for name in ("live", "ring", "changed") if scans[name]} == LOOKS[look]
+
+
+@pytest.mark.parametrize("look", PREPARED)
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+async def test_a_look_of_a_stream_walks_no_table(cloned: Cloned, engine: Engine, look: str, mode: str) -> None:
+    """Prepared, as the driver does it: a plan that is made for any values must do as well."""
+    await postgres_rig(cloned, engine).tenant("acme")
+    async with administer(cloned.admin_url) as admin:
+        await admin.execute(FILL, DONE)
+        await admin.execute("update daira.jobs set progress = '{}' where state = 'claimed'")
+        await admin.execute("vacuum analyze daira.jobs")
+    statement, types, values = PREPARED[look]
+    async with administer(cloned.app_url) as app, app.transaction():
+        await app.execute("select set_config('app.tenant_id', 'acme', true)")
+        await app.execute(f"set local plan_cache_mode = {mode}")
+        await app.execute(f"prepare look({types}) as {statement}")
+        assert await app.fetch(f"execute look({values})")
+        scans = await app.fetchrow(SCANS)
+    assert (scans["walks"], scans["live"] > 0) == (0, True)
