@@ -5,7 +5,7 @@ an event loop, call it by `asyncio.to_thread`.
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -168,7 +168,7 @@ class Client:
     def retry(self, job_id: str) -> Body:
         return self._calls.json("POST", f"/v1/jobs/{part(job_id)}/retry")
 
-    def events(self, job_id: str | None = None, *, last_event_id: str | None = None) -> Iterator[events.Event]:
+    def events(self, job_id: str | None = None, *, last_event_id: str | None = None) -> Generator[events.Event]:
         """Of one job, until it has ended; or of all, without an end. A line that breaks is taken up again."""
         path = "/v1/events" if job_id is None else f"/v1/jobs/{part(job_id)}/events"
         return events.follow(self._calls, path, last_event_id=last_event_id, of_one=job_id is not None)

@@ -1,7 +1,7 @@
 """What happens to jobs, as it happens: server-sent events, going on behind the last one when the line breaks."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,7 @@ class Event:
     """To go on behind this one, in another run of the program."""
 
 
-def follow(calls: Calls, path: str, *, last_event_id: str | None, of_one: bool) -> Iterator[Event]:
+def follow(calls: Calls, path: str, *, last_event_id: str | None, of_one: bool) -> Generator[Event]:
     """`of_one`: the stream is one job's, and over when that has ended."""
     last, pause = last_event_id, PAUSE
     while True:

@@ -19,7 +19,7 @@ import httpx
 from app.client.faults import ApiFault
 
 FIRST, LONGEST = 0.5, 15.0
-"""Seconds between tries, where the server does not say."""
+"""Seconds between tries, where the server does not ask for more."""
 
 NOTHING_DONE = 429
 MAY_BE_DONE = frozenset({502, 503, 504})
@@ -83,6 +83,7 @@ def _is_being_done(fault: ApiFault) -> bool:
 
 
 def _wait(fault: ApiFault | httpx.TransportError, step: float) -> float:
+    # Spread out, for those who were turned away together; longer each time, for a server may ask for no pause at all.
+    ours = step * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
     asked = fault.retry_after if isinstance(fault, ApiFault) else None
-    # Spread out, for those who were turned away together.
-    return asked if asked is not None else step * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+    return max(asked or 0.0, ours)

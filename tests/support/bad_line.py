@@ -26,6 +26,7 @@ class Request:
     size: int
     key: str | None
     """Its idempotency key."""
+    last_event_id: str | None
 
 
 @dataclass(kw_only=True)
@@ -38,6 +39,8 @@ class BadLine:
     over: threading.Event = field(default_factory=threading.Event)
     heard: threading.Event = field(default_factory=threading.Event)
     """An upload has come."""
+    cuts: int = 0
+    """Streams of events that break behind their first event."""
 
     @property
     def uploads(self) -> list[Request]:
@@ -81,6 +84,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path.endswith("/events"):
+            self._noted(0)
+            self._stream()
+            return
         trouble = self._noted(len(body))
         match trouble:
             case (status, retry_after):
@@ -99,16 +106,33 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_DELETE = do_GET  # noqa: N815 - the names that the library calls
 
     def _noted(self, size: int) -> Trouble | None:
-        line, key = self.server.line, self.headers.get("Idempotency-Key")
-        line.log.append(Request(method=self.command, path=self.path, size=size, key=key))
+        line, key, last = self.server.line, self.headers.get("Idempotency-Key"), self.headers.get("Last-Event-ID")
+        line.log.append(Request(method=self.command, path=self.path, size=size, key=key, last_event_id=last))
         if self.command != "POST":
             return None
         line.heard.set()
         return line.troubles.popleft() if line.troubles else None
 
     def _asked(self, body: bytes) -> httpx.Response:
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
-        return self.server.client.request(self.command, self.path, content=body, headers=headers)
+        return self.server.client.request(self.command, self.path, content=body, headers=self._headers())
+
+    def _headers(self) -> dict[str, str]:
+        return {name: value for name, value in self.headers.items() if name.lower() not in HOP}
+
+    def _stream(self) -> None:
+        """Ends by breaking off, which a chunked stream shows: behind its first event, or where it ends itself."""
+        with self.server.client.stream("GET", self.path, headers=self._headers()) as answer:
+            self.send_response(answer.status_code)
+            self.send_header("Content-Type", answer.headers.get("Content-Type", "text/plain"))
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.close_connection = True
+            for chunk in answer.iter_bytes():
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+                if self.server.line.cuts and b"event:" in chunk:
+                    self.server.line.cuts -= 1
+                    return
+            self.wfile.write(b"0\r\n\r\n")
 
     def _answer(self, answer: httpx.Response) -> None:
         self.send_response(answer.status_code)
