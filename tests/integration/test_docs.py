@@ -76,6 +76,9 @@ def _laid_out(desk: Path, page: str) -> Path:
     (desk / "letter.pdf").write_bytes(pdf(Sheet(lines=(SENTENCE,)), trailer=f"/Page({page})"))
     (desk / "scan.png").write_bytes(encoded(drawn(SENTENCE), pnginfo=note))
     (desk / "receipt.jpg").write_bytes(encoded(drawn(*RECEIPT), "JPEG", comment=page.encode()))
+    (desk / "scans").mkdir()
+    for name in ("a", "b", "c"):
+        (desk / "scans" / f"{name}.txt").write_text(f"Scan {name} of {page}.")
     launcher = desk / "daira"
     launcher.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -P -m app "$@"\n')
     launcher.chmod(0o755)
