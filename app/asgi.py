@@ -13,7 +13,7 @@ from app.telemetry import Metrics
 from app.web import errors
 from app.web.pace import Pace
 from app.web.requests import Requests
-from app.web.routes import documents, events, health, jobs, me, outputs, search
+from app.web.routes import documents, events, health, jobs, me, outputs, search, webhooks
 
 DESCRIPTION = "Upload a document, get its text. No accepted job is ever lost."
 
@@ -51,6 +51,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(events.router)
         app.include_router(me.router)
         app.include_router(search.router)
+        app.include_router(webhooks.router)
     errors.install(app)
     if settings.cors_origins:
         app.add_middleware(

@@ -17,7 +17,9 @@ from app.handlers.classify import ClassifyHandler
 from app.handlers.extract import ExtractHandler
 from app.handlers.ocr import OcrHandler
 from app.handlers.selftest import SelftestHandler
+from app.handlers.shares import Shares
 from app.handlers.summarize import SummarizeHandler
+from app.handlers.webhook import WebhookHandler
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
 from app.ports.handlers import Handler
@@ -40,6 +42,7 @@ from app.services.tenants import Tenants
 from app.services.turns import Turns
 from app.services.uploads import Uploads
 from app.services.watching import Watching
+from app.services.webhooks import Webhooks
 from app.settings import Role, Settings
 from app.telemetry import Metrics
 from app.wiring import (
@@ -49,6 +52,7 @@ from app.wiring import (
     open_llm,
     open_recognizer,
     open_renderer,
+    open_sender,
     open_store,
     open_tokens,
 )
@@ -72,6 +76,7 @@ class Runtime:
     jobs: Jobs
     search: Search
     events: Events
+    webhooks: Webhooks
     sweeping: Sweeping
     sweeps: Sweeps
     pings: Mapping[str, Callable[[], Awaitable[object]]]
@@ -94,6 +99,7 @@ async def open_runtime(
         recognizer = await open_recognizer(settings, stack)
         llm = llm or open_llm(settings, stack, metrics)
         ringing = Ringing(doorbells, metrics)
+        sender = open_sender(settings, stack)
         remove_abandoned()
         stopping = asyncio.Event()
         watching = Watching(store.database)
@@ -108,6 +114,7 @@ async def open_runtime(
             sweeps=store.sweeps,
             metrics=metrics,
             retention=settings.retention,
+            job_retention=settings.job_retention,
         )
         yield Runtime(
             settings=settings,
@@ -148,6 +155,7 @@ async def open_runtime(
             events=Events(
                 database=store.database, watching=watching, stopping=stopping, most=settings.max_event_streams
             ),
+            webhooks=Webhooks(database=store.database, sender=sender, ringing=ringing),
             stopping=stopping,
             sweeping=sweeping,
             sweeps=store.sweeps,
@@ -167,6 +175,11 @@ async def open_runtime(
                 or [
                     OcrHandler(database=store.database, blobs=blobs, recognizer=recognizer, metrics=metrics),
                     SelftestHandler(blobs=blobs),
+                    WebhookHandler(
+                        database=store.database,
+                        sender=sender,
+                        shares=Shares(slots=settings.lanes.get(Lane.WEBHOOK, 1)),
+                    ),
                     *_asking(settings, store.database, llm),
                 ],
             ),

@@ -98,6 +98,13 @@ class Settings(BaseSettings):
     retention_days: int = Field(
         0, ge=0, le=36_500, description="Older documents are removed, with all that belongs to them. 0: none is."
     )
+    job_retention_days: int = Field(
+        30,
+        ge=0,
+        le=36_500,
+        description="Ended jobs without a document, such as the deliveries of webhooks, are removed after so long."
+        " 0: none is.",
+    )
     purge_seconds: int = Field(
         21_600, ge=1, le=604_800, description="Between purges: of documents beyond retention, and of bytes without one."
     )
@@ -157,6 +164,11 @@ class Settings(BaseSettings):
     )
     llm_max_tokens: int = Field(
         2_000_000, ge=1_000, le=10**10, description="Tokens that one job may spend, read and written together."
+    )
+    webhook_allow_private: bool = Field(
+        default=False,
+        description="Webhooks may lead to private addresses, to this machine, to any port, and over plain http in"
+        " production too: docs/webhooks.md.",
     )
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Least level that is logged.")
     log_format: str = Field("auto", pattern="^(auto|json|text)$", description="`auto`: text on a terminal, else JSON.")
@@ -290,6 +302,10 @@ class Settings(BaseSettings):
     @property
     def retention(self) -> timedelta | None:
         return timedelta(days=self.retention_days) if self.retention_days else None
+
+    @property
+    def job_retention(self) -> timedelta | None:
+        return timedelta(days=self.job_retention_days) if self.job_retention_days else None
 
     @property
     def grace(self) -> timedelta:

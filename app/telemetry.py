@@ -62,7 +62,7 @@ class Metrics:
         self.pages_read = Counter("daira_pages_read_total", "Pages read, by source", ["source"], registry=registry)
         self.purged = Counter(
             "daira_purged_total",
-            "What purges removed: document (beyond retention), orphan (a blob without one), unfinished (of uploads)",
+            "What purges removed: document, job (beyond retention), orphan (blob without one), unfinished (upload)",
             ["what"],
             registry=registry,
         )

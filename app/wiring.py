@@ -31,6 +31,8 @@ from app.adapters.redis.doorbell import RedisDoorbell
 from app.adapters.s3.blobs import S3Blobs
 from app.adapters.s3.bucket import Bucket
 from app.adapters.sqs.doorbell import SqsDoorbell
+from app.adapters.webhook.sender import HttpSender
+from app.adapters.webhook.targets import Targets
 from app.domain.errors import Unavailable
 from app.domain.lanes import Lane
 from app.ports.blobs import StockedBlobs
@@ -42,7 +44,7 @@ from app.ports.ocr import Recognizer
 from app.ports.renderer import Renderer
 from app.ports.sweeps import Sweeps
 from app.ports.tokens import Tokens
-from app.settings import Role, Settings
+from app.settings import Environment, Role, Settings
 from app.telemetry import Metrics
 from app.worker.heart import OpenLeases, shared
 
@@ -216,6 +218,12 @@ def open_llm(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> Llm
         metrics=metrics,
     )
     return _closing(client, stack)
+
+
+def open_sender(settings: Settings, stack: AsyncExitStack) -> HttpSender:
+    private = settings.webhook_allow_private
+    plain = private or settings.env is not Environment.PRODUCTION
+    return _closing(HttpSender(Targets(allow_private=private, allow_http=plain)), stack)
 
 
 async def open_recognizer(settings: Settings, stack: AsyncExitStack) -> Recognizer:

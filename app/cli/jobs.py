@@ -59,6 +59,14 @@ def jobs_cancel(job_id: JobIdText, data_dir: DataDir = None) -> None:
     print(f"{job['id']} is {job['state']}" + ("; asked to stop" if job["state"] == "claimed" else ""))
 
 
+@jobs.command("retry")
+def jobs_retry(job_id: JobIdText, data_dir: DataDir = None) -> None:
+    """Queue a failed or cancelled job again, or have a webhook's delivery sent once more."""
+    with _client(data_dir) as client:
+        job = client.retry(job_id)
+    print(f"{job['id']} is {job['state']}")
+
+
 def _client(data_dir: Path | None) -> Client:
     address = addresses.find(url=None, api_key=None, data_dir=data_dir)
     return Client(address.url, address.api_key, patience=AT_ONCE)

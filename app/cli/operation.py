@@ -46,7 +46,13 @@ def purge(
     What is younger than a day is never taken for a leftover.
     """
     table = Table(
-        "tenant", "documents beyond retention", "blobs without a document", "unfinished uploads", "expired keys", "left"
+        "tenant",
+        "documents beyond retention",
+        "blobs without a document",
+        "unfinished uploads",
+        "expired keys",
+        "jobs",
+        "left",
     )
     progress = Console(stderr=True)
 
@@ -59,7 +65,14 @@ def purge(
                 seen += 1
                 status.update(f"Purging… {seen} tenant(s), {tenant_id}")
                 if purged:
-                    figures = (purged.documents, purged.orphans, purged.unfinished, purged.keys, purged.left)
+                    figures = (
+                        purged.documents,
+                        purged.orphans,
+                        purged.unfinished,
+                        purged.keys,
+                        purged.jobs,
+                        purged.left,
+                    )
                     table.add_row(tenant_id, *map(str, figures))
 
             try:

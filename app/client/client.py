@@ -173,6 +173,10 @@ class Client:
         path = "/v1/events" if job_id is None else f"/v1/jobs/{part(job_id)}/events"
         return events.follow(self._calls, path, last_event_id=last_event_id, of_one=job_id is not None)
 
+    def retry(self, job_id: str) -> Body:
+        """Queue a failed or cancelled job again, or have a delivery sent once more."""
+        return self._json("POST", f"/v1/jobs/{_part(job_id)}/retry")
+
     def _ended(self, job: Mapping[str, Any], on_progress: Progress | None) -> Body:
         seen = dict(job)
         while seen["state"] not in ENDED:

@@ -30,8 +30,8 @@ class Scope(StrEnum):
     """Everything, also what comes later."""
 
 
-EVERYDAY = frozenset(Scope) - {Scope.ADMIN}
-"""What a key has unless something else is asked for: all that a client of the API does."""
+EVERYDAY = frozenset({Scope.DOCUMENTS_READ, Scope.DOCUMENTS_WRITE, Scope.JOBS_WRITE})
+"""What a key has unless something else is asked for: enough to work with documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

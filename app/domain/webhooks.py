@@ -109,11 +109,6 @@ def signature(secret: str, *, message_id: str, timestamp: int, body: bytes) -> s
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
-def wait_after(failures: int, *, jitter: float) -> timedelta:
-    """Until the next try, after the failure that follows `failures` earlier ones; `jitter` is in 0..1."""
-    return WAITS[min(failures, len(WAITS) - 1)] * (1 + JITTER * jitter)
-
-
 def announcement(webhook_id: WebhookId, job: Job) -> NewJob:
     """The delivery that tells of a job's end."""
     return delivery(webhook_id, event=f"job.{job.state}", job_id=job.id, data=told(job), traceparent=job.traceparent)

@@ -1,4 +1,4 @@
-"""Asking for jobs, waiting for them, cancelling them."""
+"""Asking for jobs, waiting for them, cancelling and retrying them."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ from app.domain.idempotency import Once
 from app.domain.ids import DocumentId, JobId, TenantId
 from app.domain.jobs import Attempt, Job, JobState
 from app.domain.lanes import NEED_TEXT, TEXT
+from app.domain.webhooks import KIND as WEBHOOK
 from app.ports.database import Database, Tx
 from app.services import once as idempotency
 from app.services.following import Follower
@@ -146,6 +147,25 @@ class Jobs:
             raise Conflict(f"the job has ended already: it is {job.state}")
         return job
 
+    async def retry(self, tenant_id: TenantId, job_id: JobId, *, max_queued: int) -> Job:
+        """Queue an ended job again, as the same job: what it has drafted is kept, what it may spend is as at first.
+
+        Raises Conflict unless it has failed or was cancelled, or is a delivery, which may be sent again at any time;
+        and while an equal job is queued or claimed. TooMany and LlmNotConfigured as `request` does.
+        """
+        async with self.database.begin(tenant_id) as tx:
+            job = await tx.jobs.get(job_id)
+            if job is None:
+                raise NotFound("there is no such job")
+            check_kinds([JobRequest(kind=job.kind, payload=job.payload)], llm=self.llm)
+            _refuse_to_retry(job, equal=await _live_equal(tx, job))
+            retried = await tx.jobs.retry(job_id, states=_retryable(job))
+            if retried is None:
+                raise Conflict("the job has changed just now: look at it again")
+            await refuse_beyond(max_queued, tx)
+        await self.ringing.ring([(job.kind, Ring(tenant_id, job_id))])
+        return retried
+
     async def _wake_if_over(self, tenant_id: TenantId, document_id: DocumentId) -> None:
         """The text may have come, or failed, while a job that waits for it was being written."""
         async with self.database.begin(tenant_id) as tx:
@@ -182,6 +202,24 @@ async def _live_text(tx: Tx, document_id: DocumentId) -> bool:
 
 def _left_no_text(job: Job) -> bool:
     return job.kind == TEXT and job.state is JobState.CANCELLED
+
+
+def _retryable(job: Job) -> frozenset[JobState]:
+    ended = frozenset({JobState.FAILED, JobState.CANCELLED})
+    return ended | {JobState.DONE} if job.kind == WEBHOOK else ended
+
+
+def _refuse_to_retry(job: Job, *, equal: Job | None) -> None:
+    if job.state not in _retryable(job):
+        raise Conflict(f"a job is retried once it has failed or was cancelled: this one is {job.state}")
+    if equal is not None:
+        raise Conflict(f"an equal job is {equal.state} already: {equal.id}")
+
+
+async def _live_equal(tx: Tx, job: Job) -> Job | None:
+    if job.dedup_key is None or job.document_id is None:
+        return None
+    return _equal(await tx.jobs.newest(document_ids=[job.document_id], kind=job.kind), job.dedup_key)
 
 
 def _equal(jobs: list[Job], dedup_key: str | None) -> Job | None:

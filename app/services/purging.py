@@ -1,4 +1,4 @@
-"""The purge: documents beyond retention, blobs without a document, and what uploads have left unfinished.
+"""The purge: documents and jobs beyond retention, blobs without a document, and what uploads have left unfinished.
 
 A blob is stored seconds before its row, and never more than `ACCEPTED_WITHIN`: one that is older than `ORPHAN_AFTER`
 and has no row will have none. Every worker purges, none leads: what two remove at once is gone once.
@@ -29,6 +29,9 @@ TENANTS_AT_A_TIME = 500
 AT_A_TIME = 500
 """Documents listed, or blobs looked up, in one transaction."""
 
+JOBS_AT_MOST = 1_000_000
+"""Counted in a dry run."""
+
 ORPHANS_AT_A_TIME = 10_000
 """Of one tenant in one purge; the next one goes on."""
 
@@ -51,6 +54,8 @@ class Purged:
     unfinished: int = 0
     keys: int = 0
     """Idempotency keys that have expired."""
+    jobs: int = 0
+    """Without a document, ended long ago."""
     left: int = 0
     """Orphans that were not removed, for there are too many to be waste."""
 
@@ -60,6 +65,7 @@ class Purged:
             orphans=self.orphans + other.orphans,
             unfinished=self.unfinished + other.unfinished,
             keys=self.keys + other.keys,
+            jobs=self.jobs + other.jobs,
             left=self.left + other.left,
         )
 
@@ -96,6 +102,8 @@ class Purging:
     metrics: Metrics
     retention: timedelta | None
     """None: documents are kept for ever."""
+    job_retention: timedelta | None
+    """Of jobs without a document. None: they are kept for ever."""
 
     async def purge(
         self,
@@ -147,7 +155,8 @@ class Purging:
         left = 0 if even_many or not found.doubtful else found.orphans
         orphans = 0 if left else await self._remove(found.keys, dry_run=dry_run)
         keys = 0 if dry_run else await self._expired_keys(tenant_id)
-        purged = Purged(documents=documents, orphans=orphans, unfinished=unfinished, keys=keys, left=left)
+        jobs = await self._prune(tenant_id, dry_run=dry_run)
+        purged = Purged(documents=documents, orphans=orphans, unfinished=unfinished, keys=keys, jobs=jobs, left=left)
         self._tell(tenant_id, purged, dry_run=dry_run)
         return purged
 
@@ -176,6 +185,18 @@ class Purging:
                 removed = await tx.idempotency_keys.remove_expired(at_most=AT_A_TIME)
             count += removed
         return count
+
+    async def _prune(self, tenant_id: TenantId, *, dry_run: bool) -> int:
+        if self.job_retention is None:
+            return 0
+        at_a_time = JOBS_AT_MOST if dry_run else AT_A_TIME
+        count = 0
+        while True:
+            async with self.database.begin(tenant_id) as tx:
+                pruned = await tx.jobs.prune(older_than=self.job_retention, limit=at_a_time, dry_run=dry_run)
+            count += pruned
+            if pruned < at_a_time or dry_run:
+                return count
 
     async def _orphans(self, tenant_id: TenantId) -> _Found:
         found = _Found()
@@ -206,6 +227,7 @@ class Purging:
             log.error("orphans_left", tenant_id=tenant_id, count=purged.left)
         removed = {"document": purged.documents, "orphan": purged.orphans, "unfinished": purged.unfinished}
         removed["idempotency_key"] = purged.keys
+        removed["job"] = purged.jobs
         if not dry_run and any(removed.values()):
             for what, count in removed.items():
                 self.metrics.purged.labels(what).inc(count)

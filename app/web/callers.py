@@ -93,6 +93,7 @@ Reader = Annotated[TenantId, Security(_tenant, scopes=[Scope.DOCUMENTS_READ])]
 Writer = Annotated[TenantId, Security(_tenant, scopes=[Scope.DOCUMENTS_WRITE])]
 JobWriter = Annotated[TenantId, Security(_tenant, scopes=[Scope.JOBS_WRITE])]
 
+WebhookWriter = Annotated[TenantId, Security(_tenant, scopes=[Scope.WEBHOOKS_WRITE])]
 WritingCaller = Annotated[Caller, Security(_caller, scopes=[Scope.DOCUMENTS_WRITE])]
 JobWritingCaller = Annotated[Caller, Security(_caller, scopes=[Scope.JOBS_WRITE])]
 """Where the caller's limits count as well."""

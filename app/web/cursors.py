@@ -9,7 +9,7 @@ from uuid import UUID
 
 from app.domain.documents import Cursor
 from app.domain.errors import Invalid
-from app.domain.ids import DocumentId, JobId
+from app.domain.ids import DocumentId, JobId, WebhookId
 from app.domain.search import Place
 from app.web.schemas import in_utc
 
@@ -39,11 +39,21 @@ def of_job(job_id: JobId) -> str:
 
 
 def job(cursor: str | None) -> JobId | None:
-    if cursor is None:
-        return None
+    return None if cursor is None else JobId(_id(cursor))
+
+
+def of_webhook(webhook_id: WebhookId) -> str:
+    return _pack([str(webhook_id)])
+
+
+def webhook(cursor: str | None) -> WebhookId | None:
+    return None if cursor is None else WebhookId(_id(cursor))
+
+
+def _id(cursor: str) -> UUID:
     try:
-        (job_id,) = _unpack(cursor)
-        return JobId(UUID(job_id))
+        (one,) = _unpack(cursor)
+        return UUID(one)
     except (ValueError, TypeError, AttributeError):
         raise _refused() from None
 

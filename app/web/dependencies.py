@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import Depends, Path, Request
 
 from app.domain.errors import NotFound
-from app.domain.ids import DocumentId, JobId
+from app.domain.ids import DocumentId, JobId, WebhookId
 from app.services.documents import Documents
 from app.services.events import Events
 from app.services.jobs import Jobs
@@ -14,6 +14,7 @@ from app.services.outputs import Outputs
 from app.services.renditions import Renditions
 from app.services.search import Search
 from app.services.uploads import Uploads
+from app.services.webhooks import Webhooks
 
 
 async def _documents(request: Request) -> Documents:
@@ -51,12 +52,21 @@ async def _uploads(request: Request) -> Uploads:
     return uploads
 
 
+async def _webhooks(request: Request) -> Webhooks:
+    webhooks: Webhooks = request.app.state.runtime.webhooks
+    return webhooks
+
+
 async def _document_id(document_id: Annotated[str, Path(description="UUID")]) -> DocumentId:
     return DocumentId(_uuid(document_id, "document"))
 
 
 async def _job_id(job_id: Annotated[str, Path(description="UUID")]) -> JobId:
     return JobId(_uuid(job_id, "job"))
+
+
+async def _webhook_id(webhook_id: Annotated[str, Path(description="UUID")]) -> WebhookId:
+    return WebhookId(_uuid(webhook_id, "webhook"))
 
 
 def _uuid(text: str, what: str) -> UUID:
@@ -74,5 +84,7 @@ TheOutputs = Annotated[Outputs, Depends(_outputs)]
 TheRenditions = Annotated[Renditions, Depends(_renditions)]
 TheSearch = Annotated[Search, Depends(_search)]
 TheUploads = Annotated[Uploads, Depends(_uploads)]
+TheWebhooks = Annotated[Webhooks, Depends(_webhooks)]
 ADocumentId = Annotated[DocumentId, Depends(_document_id)]
 AJobId = Annotated[JobId, Depends(_job_id)]
+AWebhookId = Annotated[WebhookId, Depends(_webhook_id)]

@@ -13,9 +13,11 @@ from fastapi import FastAPI
 from app.asgi import create_app
 from app.bootstrap import Runtime, open_runtime
 from app.domain.documents import Document, blob_key
-from app.domain.ids import DocumentId, JobId, TenantId, uuid7
+from app.domain.ids import DocumentId, JobId, TenantId, WebhookId, uuid7
 from app.domain.jobs import Job
+from app.domain.keys import Scope
 from app.domain.search import MOST_RANK, Place, parse
+from app.domain.webhooks import Event, Webhook
 from app.settings import Settings
 from app.telemetry import Metrics
 from app.web import cursors
@@ -33,7 +35,7 @@ def settings_of(database_url: str, **given: Any) -> Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Furniture:
-    """Of one tenant: a document that was read, a job that is done and one that waits."""
+    """Of one tenant: a document that was read, a job that is done and one that waits, a webhook."""
 
     tenant_id: TenantId
     content: bytes
@@ -42,11 +44,12 @@ class Furniture:
     queued: Job
     found: Place
     """Where a search finds the document."""
+    webhook: Webhook
 
     @property
     def marks(self) -> set[str]:
         """Whoever sees one of these has seen something of this tenant."""
-        ids = [self.document.id, self.done.id, self.queued.id]
+        ids = [self.document.id, self.done.id, self.queued.id, self.webhook.id]
         return {str(self.tenant_id), *map(str, ids), self.document.filename}
 
     def values(self) -> dict[str, Any]:
@@ -60,6 +63,9 @@ class Furniture:
             "documents cursor": cursors.of_document(self.document.created_at, self.document.id),
             "jobs cursor": cursors.of_job(self.done.id),
             "search cursor": cursors.of_hit(self.found),
+            "webhook_id": str(self.webhook.id),
+            "webhooks cursor": cursors.of_webhook(self.webhook.id),
+            "deliveries cursor": cursors.of_job(self.done.id),
         }
 
 
@@ -74,6 +80,9 @@ def unknown_values(moment: datetime) -> dict[str, Any]:
         "documents cursor": cursors.of_document(moment, DocumentId(uuid7())),
         "jobs cursor": cursors.of_job(JobId(uuid7())),
         "search cursor": cursors.of_hit(Place(rank=MOST_RANK, document_id=DocumentId(uuid7()), page=1)),
+        "webhook_id": str(uuid7()),
+        "webhooks cursor": cursors.of_webhook(WebhookId(uuid7())),
+        "deliveries cursor": cursors.of_job(JobId(uuid7())),
     }
 
 
@@ -87,7 +96,7 @@ class House:
     rig: Rig
 
     async def key(self, tenant_id: TenantId) -> str:
-        return await self.runtime.tenants.issue_key(tenant_id, name="a key")
+        return await self.runtime.tenants.issue_key(tenant_id, name="a key", scopes=frozenset({Scope.ADMIN}))
 
     async def furnish(self, tenant_id: TenantId) -> Furniture:
         content = b"%PDF-1.7 " + uuid7().hex.encode()
@@ -103,8 +112,15 @@ class House:
             (hit,) = (await tx.search.find(parse("dear"), limit=2)).hits
         found = Place(rank=hit.rank, document_id=hit.document_id, page=hit.page)
         queued = await self.rig.enqueue(tenant_id, document_id=document.id, dedup_key=uuid7().hex)
+        webhook = await self.rig.webhook(tenant_id, events=frozenset({Event.JOB_FAILED}))
         return Furniture(
-            tenant_id=tenant_id, content=content, document=document, done=ended, queued=queued, found=found
+            tenant_id=tenant_id,
+            content=content,
+            document=document,
+            done=ended,
+            queued=queued,
+            found=found,
+            webhook=webhook,
         )
 
 

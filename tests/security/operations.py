@@ -35,6 +35,10 @@ PLAIN: dict[str, tuple[object, ...]] = {
     "question": ("Why?",),
     "max_words": (100,),
     "q": ("dear",),
+    "url": ("https://[2606:4700::1]/hooks",),
+    "events": (["job.done"],),
+    "description": ("a test",),
+    "overlap_seconds": (0, 60),
 }
 """Parameters that name nothing of anybody's, with values to try; None leaves it out."""
 

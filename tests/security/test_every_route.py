@@ -27,7 +27,7 @@ ASKS = "one-and-the-same"
 PATIENCE = 20
 
 # What a successful request makes is new each time: its ids, times and digests are not the answer's own words.
-MADE = re.compile(rb"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{64}|\d{4}-\d\d-\d\dT[0-9:.]+Z")
+MADE = re.compile(rb"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{64}|whsec_[\w+/]{43}=|\d{4}-\d\d-\d\dT[0-9:.]+Z")
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -65,7 +65,13 @@ def told(answer: httpx.Response) -> tuple[int, bytes, list[tuple[str, str]]]:
 async def state_of(house: House, theirs: Furniture) -> list[object]:
     async with house.rig.database.begin(theirs.tenant_id) as tx:
         documents = await tx.documents.newest(limit=100)
-        return [documents, await tx.jobs.newest(), await tx.pages.all(theirs.document.id), await tx.keys.all()]
+        return [
+            documents,
+            await tx.jobs.newest(),
+            await tx.pages.all(theirs.document.id),
+            await tx.keys.all(),
+            await tx.webhooks.newest(limit=100),
+        ]
 
 
 @pytest.mark.threat(39, 46, 77)

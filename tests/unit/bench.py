@@ -186,6 +186,7 @@ def purging(
         blobs=blobs,
         sweeps=rig.sweeps,
         metrics=metrics or Metrics(),
+        job_retention=None,
         retention=retention,
     )
 

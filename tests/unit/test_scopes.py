@@ -12,6 +12,7 @@ from tests.architecture.test_openapi import flat
 from tests.unit.served import ACME, Served, in_memory
 
 READ, WRITE, JOBS, ADMIN = Scope.DOCUMENTS_READ, Scope.DOCUMENTS_WRITE, Scope.JOBS_WRITE, Scope.ADMIN
+WEBHOOKS = Scope.WEBHOOKS_WRITE
 
 NEEDS: dict[str, Scope] = {
     "POST /v1/documents": WRITE,
@@ -35,6 +36,15 @@ NEEDS: dict[str, Scope] = {
     "GET /v1/events": READ,
     "POST /v1/jobs/{job_id}/cancel": JOBS,
     "GET /v1/search": READ,
+    "POST /v1/jobs/{job_id}/retry": JOBS,
+    "POST /v1/webhooks": WEBHOOKS,
+    "GET /v1/webhooks": READ,
+    "GET /v1/webhooks/{webhook_id}": READ,
+    "DELETE /v1/webhooks/{webhook_id}": WEBHOOKS,
+    "POST /v1/webhooks/{webhook_id}/rotate": WEBHOOKS,
+    "POST /v1/webhooks/{webhook_id}/enable": WEBHOOKS,
+    "POST /v1/webhooks/{webhook_id}/test": WEBHOOKS,
+    "GET /v1/webhooks/{webhook_id}/deliveries": READ,
 }
 ANY_SCOPE_WILL_DO = "GET /v1/me"
 
@@ -57,7 +67,7 @@ async def header(web: Served, *scopes: Scope) -> dict[str, str]:
 async def ask(web: Served, name: str, identity: object, **options: Any) -> tuple[int, dict[str, Any]]:
     method, path = name.split()
     path = path.replace("{number}", "1")
-    for parameter in ("{document_id}", "{job_id}"):
+    for parameter in ("{document_id}", "{job_id}", "{webhook_id}"):
         path = path.replace(parameter, str(identity))
     answer = await web.client.request(method, path, **options)
     told = "json" in answer.headers.get("Content-Type", "") and answer.content
@@ -157,5 +167,5 @@ async def test_who_am_i_is_told_to_nobody_without_a_key(web: Served) -> None:
 async def test_a_key_made_without_saying_more_can_do_the_everyday_and_does_not_administer(web: Served) -> None:
     key = await web.runtime.tenants.issue_key(ACME, name="plain")
     caller = await web.runtime.tenants.authenticate(key)
-    assert caller.scopes == EVERYDAY == set(Scope) - {ADMIN}
+    assert caller.scopes == EVERYDAY == set(Scope) - {ADMIN, WEBHOOKS}
     assert not caller.may(ADMIN)

@@ -1,4 +1,4 @@
-"""Jobs: look, wait, cancel."""
+"""Jobs: look, wait, cancel, retry."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobState
 from app.web import cursors
-from app.web.callers import JobWriter, Reader
+from app.web.callers import JobWriter, JobWritingCaller, Reader
 from app.web.dependencies import AJobId, TheJobs
 from app.web.leaving import unless_gone
 from app.web.preferences import ThePreference
@@ -67,3 +67,9 @@ async def get_job(
 async def cancel_job(tenant_id: JobWriter, job_id: AJobId, jobs: TheJobs) -> JobBody:
     """Cancel: a queued job at once, a running one with its worker's next beat."""
     return JobBody.of(await jobs.cancel(tenant_id, job_id))
+
+
+@router.post("/{job_id}/retry")
+async def retry_job(caller: JobWritingCaller, job_id: AJobId, jobs: TheJobs) -> JobBody:
+    """Queue a failed or cancelled job again; a delivery of a webhook is sent once more, also one that was done."""
+    return JobBody.of(await jobs.retry(caller.tenant_id, job_id, max_queued=caller.allowance.max_queued))

@@ -1,0 +1,92 @@
+"""Which addresses a tenant's webhook may lead to: those of the public internet, whatever they are wrapped in."""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+NEVER = [
+    ip_network(network)
+    for network in (
+        "0.0.0.0/8",  # "this host", which leads to the loopback
+        "169.254.0.0/16",  # link-local, with the metadata services of nearly every cloud
+        "fe80::/10",
+        "fd00:ec2::254/128",  # metadata of AWS
+        "100.100.100.200/32",  # of Alibaba
+        "192.0.0.192/32",  # of Oracle
+        "168.63.129.16/32",  # of Azure: a public address, and answered by the host
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+        "ff00::/8",
+        "::/128",
+    )
+]
+"""Not even where private addresses are allowed: no receiver has one of these."""
+
+# Beside what `ipaddress` calls not global, which differs between versions of Python.
+PRIVATE = [
+    ip_network(network)
+    for network in (
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "::/96",
+        "64:ff9b:1::/48",
+        "100::/64",
+        "2001::/23",
+        "2001:db8::/32",
+        "3fff::/20",
+        "5f00::/16",
+        "fc00::/7",
+        "fec0::/10",
+    )
+]
+
+NAT64 = ip_network("64:ff9b::/96")
+COMPATIBLE = ip_network("::/96")
+
+
+def allowed(text: str, *, private: bool) -> bool:
+    """`private`: the tenant may reach inside. An address of IPv6 that leads to one of IPv4 counts as both."""
+    try:
+        # A scope, `%eth0`, is only to be had by those that are refused.
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return all(_allowed(each, private=private) for each in _meant(address))
+
+
+def _allowed(address: Address, *, private: bool) -> bool:
+    if _within(address, NEVER):
+        return False
+    return private or (address.is_global and not address.is_multicast and not _within(address, PRIVATE))
+
+
+def _within(address: Address, networks: list[Network]) -> bool:
+    return any(address in network for network in networks)
+
+
+def _meant(address: Address) -> Iterator[Address]:
+    """The address, and that of IPv4 which it leads to: through a gateway, or as another spelling of the same."""
+    if isinstance(address, IPv4Address) or address.ipv4_mapped is None:
+        yield address
+    if isinstance(address, IPv6Address):
+        yield from _embedded(address)
+
+
+def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
+    if address.ipv4_mapped is not None or address in NAT64 or (address in COMPATIBLE and int(address) > 1):
+        yield IPv4Address(int(address) & 0xFFFFFFFF)
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        yield from address.teredo

@@ -1,0 +1,131 @@
+"""Deliveries over HTTP: to an address that was checked, with bounds on time and bytes, and no redirect followed.
+
+No message holds an address, and no line of the log a URL: its query may be a secret of the receiver's.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+
+import httpx
+
+from app.adapters.webhook.targets import NoTarget, Target, Targets, check, pinned
+from app.ports.sender import Answered, Unanswered
+
+TOTAL = 15.0
+CONNECT = 5.0
+"""Seconds: for a delivery with all that belongs to it, and for one address of the receiver."""
+
+BODY = 2.0
+"""Seconds for what comes behind the status, which says all that counts: read that the receiver may end in peace."""
+
+LARGEST_ANSWER = 64 * 1024
+"""Bytes of it that are read."""
+
+TIMED_OUT = Unanswered(code="timeout", message=f"the receiver has not answered within {TOTAL:g} s")
+
+
+class HttpSender:
+    def __init__(
+        self, targets: Targets, *, total: float = TOTAL, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._targets = targets
+        self._total = total
+        self._clock = clock
+
+    @cached_property
+    def _http(self) -> httpx.AsyncClient:
+        """When the first is sent: to read all certificates takes its time, and most processes send nothing."""
+        return httpx.AsyncClient(
+            # No proxy of the environment: it would look the name up itself, and could lead inside.
+            trust_env=False,
+            # Certificates as the environment says, such as those of a private authority.
+            verify=httpx.create_ssl_context(trust_env=True),
+            follow_redirects=False,
+            timeout=httpx.Timeout(self._total, connect=min(CONNECT, self._total), pool=None),
+            # None is kept: a connection belongs to one checked look-up.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+        )
+
+    async def close(self) -> None:
+        self._targets.close()
+        if "_http" in vars(self):
+            await self._http.aclose()
+
+    async def check(self, url: str) -> None:
+        await check(self._targets, url, seconds=CONNECT)
+
+    async def send(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> Answered | Unanswered:
+        try:
+            async with asyncio.timeout(self._total):
+                target = await self._targets.find(url)
+                return await self._sent(target, body=body, headers=headers)
+        except TimeoutError:
+            return TIMED_OUT
+        except NoTarget as fault:
+            return Unanswered(code="no_address", message=str(fault))
+
+    async def _sent(self, target: Target, *, body: bytes, headers: Mapping[str, str]) -> Answered | Unanswered:
+        """To the first address that takes a connection: until then, nobody has been told anything."""
+        for address in target.addresses:
+            with suppress(httpx.ConnectError, httpx.ConnectTimeout):
+                return await self._posted(target, address, body=body, headers=headers)
+        return Unanswered(code="no_connection", message="no connection to the receiver could be made")
+
+    async def _posted(
+        self, target: Target, address: str, *, body: bytes, headers: Mapping[str, str]
+    ) -> Answered | Unanswered:
+        request = self._http.build_request(
+            "POST",
+            pinned(target, address),
+            content=body,
+            headers={
+                **headers,
+                "Host": target.url.netloc.decode("ascii"),
+                "Content-Type": "application/json",
+                # Uncompressed: what arrives is as large as what was sent.
+                "Accept-Encoding": "identity",
+                "User-Agent": "daira",
+            },
+            extensions={"sni_hostname": target.url.raw_host.decode("ascii").strip("[]")},
+        )
+        try:
+            response = await self._http.send(request, stream=True)
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise
+        except httpx.TimeoutException:
+            return TIMED_OUT
+        except httpx.HTTPError:
+            return Unanswered(code="broken", message="the receiver broke off, or does not speak HTTP")
+        try:
+            await _drained(response)
+        finally:
+            await response.aclose()
+        return Answered(status=response.status_code, retry_after=self._retry_after(response))
+
+    def _retry_after(self, response: httpx.Response) -> timedelta | None:
+        """In seconds or as a date, where the receiver has reason to say so; None for nonsense."""
+        told = response.headers.get("Retry-After", "").strip()
+        if response.status_code not in {429, 503} or not told:
+            return None
+        with suppress(ValueError, TypeError, OverflowError):
+            if told.isascii() and told.isdigit():
+                return timedelta(seconds=int(told))
+            moment = parsedate_to_datetime(told)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return max(timedelta(), moment - self._clock())
+        return None
+
+
+async def _drained(response: httpx.Response) -> None:
+    """As far as the bounds allow; the status has been said, and how the rest ends changes nothing."""
+    read = 0
+    with suppress(httpx.HTTPError, TimeoutError):
+        async with asyncio.timeout(BODY):
+            async for chunk in response.aiter_raw():
+                read += len(chunk)
+                if read > LARGEST_ANSWER:
+                    return

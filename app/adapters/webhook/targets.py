@@ -1,0 +1,110 @@
+"""Where a URL leads to: read by one parser, looked up once, and every address that it has is checked."""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import httpx
+
+from app.adapters.webhook.addresses import allowed
+from app.domain.errors import Invalid
+
+LONGEST = 2_000
+"""Characters of a URL."""
+
+LOOKUPS = 16
+"""At the same time. On threads of their own: a tenant's slow name server must not hold up whoever looks for the
+database."""
+
+PORTS = frozenset({80, 443, 8080, 8443})
+"""Of public receivers: whatever else listens there does not speak HTTP, and must not be spoken to from here."""
+
+NO_PUBLIC_ADDRESS = "the host of the URL has no public address"
+"""Also where it has none at all: who asks is not told what names there are inside."""
+
+Lookup = Callable[[str, int], Awaitable[list[str]]]
+"""Host and port; the addresses. Raises OSError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    url: httpx.URL
+    addresses: tuple[str, ...]
+    """All of them are allowed."""
+
+
+class NoTarget(Exception):
+    """Its text may be shown to the tenant."""
+
+
+class Targets:
+    def __init__(self, *, allow_private: bool, allow_http: bool, lookup: Lookup | None = None) -> None:
+        self._allow_private = allow_private
+        self._allow_http = allow_http
+        self._threads = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="webhook-lookup")
+        self._lookup = lookup or self._look_up
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def find(self, text: str) -> Target:
+        """Raises NoTarget, and TimeoutError by whoever limits the time."""
+        url = self._parsed(text)
+        try:
+            addresses = await self._lookup(url.raw_host.decode("ascii"), _port(url))
+        except (OSError, UnicodeError):
+            raise NoTarget(NO_PUBLIC_ADDRESS) from None
+        # One that is not allowed damns all: a name for both is how a check is got around.
+        if not addresses or not all(allowed(address, private=self._allow_private) for address in addresses):
+            raise NoTarget(NO_PUBLIC_ADDRESS)
+        return Target(url=url, addresses=tuple(dict.fromkeys(addresses)))
+
+    def _parsed(self, text: str) -> httpx.URL:
+        if len(text) > LONGEST:
+            raise NoTarget(f"the URL has more than {LONGEST:,} characters")
+        try:
+            url = httpx.URL(text)
+        except (httpx.InvalidURL, UnicodeError):
+            raise NoTarget("this is no URL") from None
+        schemes = ("https", "http") if self._allow_http else ("https",)
+        if url.scheme not in schemes:
+            raise NoTarget(f"the URL must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}")
+        if not url.host:
+            raise NoTarget("the URL has no host")
+        if url.userinfo:
+            raise NoTarget("the URL must not hold a name and password: deliveries are known by their signature")
+        if url.fragment:
+            raise NoTarget("the URL must not have a fragment")
+        if not self._allow_private and _port(url) not in PORTS:
+            raise NoTarget(f"the URL's port must be one of {', '.join(map(str, sorted(PORTS)))}")
+        return url
+
+    async def _look_up(self, host: str, port: int) -> list[str]:
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(
+            self._threads, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        )
+        return [str(address[0]) for *_, address in found]
+
+
+async def check(targets: Targets, url: str, *, seconds: float) -> None:
+    """Raises Invalid."""
+    try:
+        async with asyncio.timeout(seconds):
+            await targets.find(url)
+    except TimeoutError:
+        raise Invalid(NO_PUBLIC_ADDRESS, pointer="/url") from None
+    except NoTarget as fault:
+        raise Invalid(str(fault), pointer="/url") from None
+
+
+def pinned(target: Target, address: str) -> httpx.URL:
+    """The same URL at this very address; the host's name goes into the header and into the handshake."""
+    return target.url.copy_with(host=str(ipaddress.ip_address(address.partition("%")[0])))
+
+
+def _port(url: httpx.URL) -> int:
+    return url.port or {"https": 443, "http": 80}[url.scheme]

@@ -1,0 +1,100 @@
+"""A tenant's webhooks: made, looked at, rotated, enabled, tried out, and what was sent to them."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from app.domain.doorbells import Ring
+from app.domain.errors import Conflict, NotFound
+from app.domain.ids import JobId, TenantId, WebhookId, uuid7
+from app.domain.jobs import Job
+from app.domain.webhooks import KIND, MOST, TEST, Delivery, Event, Webhook, delivery, new_secret
+from app.ports.database import Database, Tx
+from app.ports.sender import Sender
+from app.services.ringing import Ringing
+
+NONE = "there is no such webhook"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhooks:
+    database: Database
+    sender: Sender
+    ringing: Ringing
+
+    async def add(self, tenant_id: TenantId, *, url: str, events: Collection[Event], description: str) -> Webhook:
+        """Raises Invalid for an address that nothing is sent to, Conflict where there are too many."""
+        await self.sender.check(url)
+        now = datetime.now(UTC)
+        webhook = Webhook(
+            id=WebhookId(uuid7()),
+            tenant_id=tenant_id,
+            url=url,
+            events=frozenset(events),
+            description=description,
+            secret=new_secret(),
+            created_at=now,
+            healthy_at=now,
+        )
+        async with self.database.begin(tenant_id) as tx:
+            await tx.tenant.lock()
+            if len(await tx.webhooks.newest(limit=MOST)) == MOST:
+                raise Conflict(f"a tenant has at most {MOST} webhooks: delete one that is no longer needed")
+            await tx.webhooks.add(webhook)
+        return webhook
+
+    async def get(self, tenant_id: TenantId, webhook_id: WebhookId) -> Webhook:
+        async with self.database.begin(tenant_id) as tx:
+            return await _existing(tx, webhook_id)
+
+    async def newest(self, tenant_id: TenantId, *, limit: int, before: WebhookId | None = None) -> list[Webhook]:
+        async with self.database.begin(tenant_id) as tx:
+            return await tx.webhooks.newest(limit=limit, before=before)
+
+    async def remove(self, tenant_id: TenantId, webhook_id: WebhookId) -> None:
+        async with self.database.begin(tenant_id) as tx:
+            if not await tx.webhooks.remove(webhook_id):
+                raise NotFound(NONE)
+
+    async def rotate(self, tenant_id: TenantId, webhook_id: WebhookId, *, overlap: timedelta) -> Webhook:
+        async with self.database.begin(tenant_id) as tx:
+            webhook = await tx.webhooks.rotate(webhook_id, secret=new_secret(), overlap=overlap)
+        return _found(webhook)
+
+    async def enable(self, tenant_id: TenantId, webhook_id: WebhookId) -> Webhook:
+        """Raises Invalid where its address has become one that nothing is sent to."""
+        webhook = await self.get(tenant_id, webhook_id)
+        await self.sender.check(webhook.url)
+        async with self.database.begin(tenant_id) as tx:
+            enabled = await tx.webhooks.enable(webhook_id)
+        return _found(enabled)
+
+    async def test(self, tenant_id: TenantId, webhook_id: WebhookId) -> Job:
+        """Send an event that says nothing. Raises Conflict while the webhook is disabled."""
+        async with self.database.begin(tenant_id) as tx:
+            webhook = await _existing(tx, webhook_id)
+            if webhook.disabled_at is not None:
+                raise Conflict(f"the webhook is disabled: {webhook.disabled_reason}; enable it first")
+            job = await tx.jobs.add(delivery(webhook_id, event=TEST, data={"webhook_id": str(webhook_id)}))
+        assert job is not None
+        await self.ringing.ring([(KIND, Ring(tenant_id, job.id))])
+        return job
+
+    async def deliveries(
+        self, tenant_id: TenantId, webhook_id: WebhookId, *, limit: int, before: JobId | None = None
+    ) -> list[Delivery]:
+        """Newest first."""
+        async with self.database.begin(tenant_id) as tx:
+            await _existing(tx, webhook_id)
+            jobs = await tx.webhooks.deliveries(webhook_id, limit=limit, before=before)
+            return [Delivery(job=job, attempts=await tx.jobs.attempts(job.id)) for job in jobs]
+
+
+async def _existing(tx: Tx, webhook_id: WebhookId) -> Webhook:
+    return _found(await tx.webhooks.get(webhook_id))
+
+
+def _found(webhook: Webhook | None) -> Webhook:
+    if webhook is None:
+        raise NotFound(NONE)
+    return webhook

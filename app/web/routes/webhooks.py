@@ -1,0 +1,94 @@
+"""Webhooks: where a tenant's events are sent to, and what was sent."""
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from app.web import cursors
+from app.web.callers import Reader, WebhookWriter
+from app.web.dependencies import AWebhookId, TheWebhooks
+from app.web.forms import read_text
+from app.web.schemas import JobBody
+from app.web.webhook_requests import RotationRequest, WebhookRequest, body_of, parse
+from app.web.webhook_schemas import DeliveryBody, DeliveryList, WebhookBody, WebhookList, WebhookWithSecret
+
+router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
+
+Limit = Annotated[int, Query(ge=1, le=100)]
+
+
+@router.post("", status_code=201, openapi_extra=body_of(WebhookRequest, required=True))
+async def add_webhook(
+    tenant_id: WebhookWriter, request: Request, webhooks: TheWebhooks, response: Response
+) -> WebhookWithSecret:
+    """Have events sent to a URL, signed by the rules of Standard Webhooks. The secret is shown this once."""
+    # Read here and not by the framework, which reads all of it, for anybody, before it asks who that is.
+    wanted = parse(WebhookRequest, await read_text("body", request.stream()))
+    webhook = await webhooks.add(tenant_id, url=wanted.url, events=wanted.events, description=wanted.description)
+    response.headers["Location"] = f"/v1/webhooks/{webhook.id}"
+    return WebhookWithSecret.shown(webhook)
+
+
+@router.get("")
+async def list_webhooks(
+    tenant_id: Reader, webhooks: TheWebhooks, limit: Limit = 20, cursor: str | None = None
+) -> WebhookList:
+    """Newest first."""
+    found = await webhooks.newest(tenant_id, limit=limit + 1, before=cursors.webhook(cursor))
+    more, found = len(found) > limit, found[:limit]
+    following = cursors.of_webhook(found[-1].id) if more else None
+    return WebhookList(data=[WebhookBody.of(webhook) for webhook in found], next_cursor=following)
+
+
+@router.get("/{webhook_id}")
+async def get_webhook(tenant_id: Reader, webhook_id: AWebhookId, webhooks: TheWebhooks) -> WebhookBody:
+    """The webhook, without its secret."""
+    return WebhookBody.of(await webhooks.get(tenant_id, webhook_id))
+
+
+@router.delete("/{webhook_id}", status_code=204)
+async def remove_webhook(tenant_id: WebhookWriter, webhook_id: AWebhookId, webhooks: TheWebhooks) -> None:
+    """Remove the webhook: what has not been sent yet never is."""
+    await webhooks.remove(tenant_id, webhook_id)
+
+
+@router.post("/{webhook_id}/rotate", openapi_extra=body_of(RotationRequest, required=False))
+async def rotate_webhook(
+    tenant_id: WebhookWriter, webhook_id: AWebhookId, request: Request, webhooks: TheWebhooks
+) -> WebhookWithSecret:
+    """Sign with a new secret, shown this once; for the overlap, with the former one as well."""
+    wanted = parse(RotationRequest, await read_text("body", request.stream()))
+    overlap = timedelta(seconds=wanted.overlap_seconds)
+    return WebhookWithSecret.shown(await webhooks.rotate(tenant_id, webhook_id, overlap=overlap))
+
+
+@router.post("/{webhook_id}/enable")
+async def enable_webhook(tenant_id: WebhookWriter, webhook_id: AWebhookId, webhooks: TheWebhooks) -> WebhookBody:
+    """Send again, after it was disabled by an answer of 410 or by failures without end."""
+    return WebhookBody.of(await webhooks.enable(tenant_id, webhook_id))
+
+
+@router.post("/{webhook_id}/test", status_code=202)
+async def test_webhook(
+    tenant_id: WebhookWriter, webhook_id: AWebhookId, webhooks: TheWebhooks, response: Response
+) -> JobBody:
+    """Send a `webhook.test` event: answered with its delivery, a job."""
+    job = await webhooks.test(tenant_id, webhook_id)
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return JobBody.of(job)
+
+
+@router.get("/{webhook_id}/deliveries")
+async def list_deliveries(
+    tenant_id: Reader,
+    webhook_id: AWebhookId,
+    webhooks: TheWebhooks,
+    limit: Limit = 20,
+    cursor: str | None = None,
+) -> DeliveryList:
+    """What was sent and how it went, newest first; `POST /v1/jobs/{id}/retry` sends one again."""
+    found = await webhooks.deliveries(tenant_id, webhook_id, limit=limit + 1, before=cursors.job(cursor))
+    more, found = len(found) > limit, found[:limit]
+    following = cursors.of_job(found[-1].job.id) if more else None
+    return DeliveryList(data=[DeliveryBody.of(delivery) for delivery in found], next_cursor=following)

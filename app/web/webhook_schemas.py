@@ -1,0 +1,100 @@
+"""Webhooks and deliveries as they go over the wire: a secret in the answer alone that makes it."""
+
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from app.domain.jobs import JobState
+from app.domain.webhooks import Delivery, Event, Webhook
+from app.web.schemas import AttemptBody, ErrorBody
+
+
+class WebhookBody(BaseModel):
+    id: UUID
+    url: str
+    events: list[Event]
+    description: str
+    created_at: datetime
+    previous_secret_until: datetime | None
+    """Until then the secret of before the latest rotation signs as well."""
+    disabled_at: datetime | None
+    disabled_reason: str | None
+
+    @classmethod
+    def of(cls, webhook: Webhook) -> "WebhookBody":
+        return cls.model_validate(_fields(webhook))
+
+
+class WebhookWithSecret(WebhookBody):
+    secret: str
+
+    @classmethod
+    def shown(cls, webhook: Webhook) -> "WebhookWithSecret":
+        return cls.model_validate(_fields(webhook) | {"secret": webhook.secret})
+
+
+class WebhookList(BaseModel):
+    data: list[WebhookBody]
+    next_cursor: str | None
+
+
+class DeliveryBody(BaseModel):
+    id: UUID
+    """The `webhook-id` of all its tries, and the id of its job."""
+    event: str
+    job_id: UUID | None
+    """The job that it tells of."""
+    state: JobState
+    attempts: int
+    status: int | None
+    """HTTP's, of the latest answer that counts."""
+    error: ErrorBody | None
+    next_attempt_at: datetime | None
+    created_at: datetime
+    finished_at: datetime | None
+    history: list[AttemptBody]
+
+    @classmethod
+    def of(cls, delivery: Delivery) -> "DeliveryBody":
+        job = delivery.job
+        return cls(
+            id=job.id,
+            event=str(job.payload["event"]),
+            job_id=job.payload.get("job_id"),
+            state=job.state,
+            attempts=job.attempts,
+            status=_status(delivery),
+            error=None if job.error is None else ErrorBody(code=job.error.code, message=job.error.message),
+            next_attempt_at=job.run_after if job.state is JobState.QUEUED else None,
+            created_at=job.created_at,
+            finished_at=job.finished_at,
+            history=[AttemptBody.model_validate(attempt, from_attributes=True) for attempt in delivery.attempts],
+        )
+
+
+class DeliveryList(BaseModel):
+    data: list[DeliveryBody]
+    next_cursor: str | None
+
+
+def _fields(webhook: Webhook) -> dict[str, object]:
+    return {
+        "id": webhook.id,
+        "url": webhook.url,
+        "events": sorted(webhook.events),
+        "description": webhook.description,
+        "created_at": webhook.created_at,
+        "previous_secret_until": webhook.previous_until,
+        "disabled_at": webhook.disabled_at,
+        "disabled_reason": webhook.disabled_reason,
+    }
+
+
+def _status(delivery: Delivery) -> int | None:
+    job = delivery.job
+    if isinstance(job.result, dict) and job.state is JobState.DONE:
+        status: int = job.result["status"]
+        return status
+    code = job.error.code if job.error else ""
+    return int(code.removeprefix("status_")) if code.startswith("status_") else None
