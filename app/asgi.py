@@ -13,7 +13,7 @@ from app.telemetry import Metrics
 from app.web import errors
 from app.web.pace import Pace
 from app.web.requests import Requests
-from app.web.routes import documents, events, health, jobs, me, outputs, search, webhooks
+from app.web.routes import documents, events, health, jobs, me, outputs, search, usage, webhooks
 
 DESCRIPTION = "Upload a document, get its text. No accepted job is ever lost."
 
@@ -52,6 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(me.router)
         app.include_router(search.router)
         app.include_router(webhooks.router)
+        app.include_router(usage.router)
     errors.install(app)
     if settings.cors_origins:
         app.add_middleware(

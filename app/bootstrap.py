@@ -40,7 +40,9 @@ from app.services.settling import Settling
 from app.services.sweeping import Sweeping
 from app.services.tenants import Tenants
 from app.services.turns import Turns
+from app.services.upkeep import Upkeep
 from app.services.uploads import Uploads
+from app.services.usage import Usage
 from app.services.watching import Watching
 from app.services.webhooks import Webhooks
 from app.settings import Role, Settings
@@ -77,6 +79,7 @@ class Runtime:
     search: Search
     events: Events
     webhooks: Webhooks
+    usage: Usage
     sweeping: Sweeping
     sweeps: Sweeps
     pings: Mapping[str, Callable[[], Awaitable[object]]]
@@ -106,7 +109,7 @@ async def open_runtime(
         stack.push_async_callback(watching.close)
         sweeping = Sweeping(sweeps=store.sweeps, ringing=ringing, metrics=metrics)
         documents = Documents(database=store.database, blobs=blobs)
-        search = Search(database=store.database)
+        search, usage = Search(database=store.database), Usage(database=store.database)
         purging = Purging(
             database=store.database,
             documents=documents,
@@ -156,6 +159,7 @@ async def open_runtime(
                 database=store.database, watching=watching, stopping=stopping, most=settings.max_event_streams
             ),
             webhooks=Webhooks(database=store.database, sender=sender, ringing=ringing),
+            usage=usage,
             stopping=stopping,
             sweeping=sweeping,
             sweeps=store.sweeps,
@@ -169,6 +173,7 @@ async def open_runtime(
                 ringing=ringing,
                 sweeping=sweeping,
                 purging=purging,
+                upkeep=Upkeep(sweeps=store.sweeps, search=search, usage=usage),
                 metrics=metrics,
                 hurry=watching.hurry,
                 handlers=handlers
@@ -216,6 +221,7 @@ def _worker(
     ringing: Ringing,
     sweeping: Sweeping,
     purging: Purging,
+    upkeep: Upkeep,
     metrics: Metrics,
     hurry: Callable[[TenantId], object],
     handlers: Sequence[Handler],
@@ -255,6 +261,7 @@ def _worker(
         sweep_every=settings.sweep_every,
         purging=purging,
         purge_every=settings.purge_every,
+        upkeep=upkeep,
         grace=settings.grace,
         metrics=metrics,
     )

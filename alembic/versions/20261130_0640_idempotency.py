@@ -3,7 +3,7 @@
 from app.adapters.postgres.migrations import script
 
 revision = "20261130_0640"
-down_revision = "20261130_0620"
+down_revision = "20261130_0630"
 branch_labels = None
 depends_on = None
 

@@ -166,16 +166,13 @@ class Client:
         return self._calls.json("POST", f"/v1/jobs/{part(job_id)}/cancel", twice=True)
 
     def retry(self, job_id: str) -> Body:
+        """Queue a failed or cancelled job again, or have a delivery sent once more."""
         return self._calls.json("POST", f"/v1/jobs/{part(job_id)}/retry")
 
     def events(self, job_id: str | None = None, *, last_event_id: str | None = None) -> Generator[events.Event]:
         """Of one job, until it has ended; or of all, without an end. A line that breaks is taken up again."""
         path = "/v1/events" if job_id is None else f"/v1/jobs/{part(job_id)}/events"
         return events.follow(self._calls, path, last_event_id=last_event_id, of_one=job_id is not None)
-
-    def retry(self, job_id: str) -> Body:
-        """Queue a failed or cancelled job again, or have a delivery sent once more."""
-        return self._json("POST", f"/v1/jobs/{_part(job_id)}/retry")
 
     def _ended(self, job: Mapping[str, Any], on_progress: Progress | None) -> Body:
         seen = dict(job)

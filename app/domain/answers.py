@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from app.domain.usage import Used
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
@@ -13,3 +15,7 @@ class Kept:
     """Why not, in a few words of ours."""
     input_tokens: int
     output_tokens: int
+
+    @property
+    def used(self) -> Used:
+        return Used(input_tokens=self.input_tokens, output_tokens=self.output_tokens)

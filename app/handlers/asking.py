@@ -6,6 +6,7 @@ written with the settle, in one transaction, and nothing is read, awaited or dec
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from app.domain.answers import Kept
 from app.domain.chunks import Chunk, Piece, chunked
 from app.domain.errors import Conflict, Unavailable
 from app.domain.leases import Lease
+from app.domain.usage import Used
 from app.handlers.fitting import Fitting
 from app.handlers.prompts import Prompt
 from app.handlers.strict_answers import Unusable, read_answer
@@ -158,6 +160,7 @@ class Asking:
             return None, CUT_OFF, cut.usage
         except LlmFault as other:
             self._spend(other.usage)
+            await self._count(other.usage)
             raise
         self._spend(answer.usage)
         return answer.text, None, answer.usage
@@ -174,6 +177,12 @@ class Asking:
         self._calls += 1
         self._input += usage.input_tokens
         self._output += usage.output_tokens
+
+    async def _count(self, usage: Usage) -> None:
+        """For what ends without an answer to keep. Never twice: where it is not known whether it was, it is let be."""
+        with suppress(Unavailable):
+            async with self._database.begin(self._lease.tenant_id) as tx:
+                await tx.usage.add(Used(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens))
 
     async def _keep(self, kept: Kept) -> None:
         """Tried until it is known, as a settle is: what was paid for is not lost to a restart of the database."""

@@ -1,11 +1,13 @@
 """What becomes of a job that asks a model: the result with its price, or the outcome that a fault comes to."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 
+from app.domain.answers import Kept
 from app.domain.errors import Unavailable
 from app.domain.jobs import JobError
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze
+from app.domain.usage import Used, total
 from app.handlers.asking import Unanswerable
 from app.handlers.document_text import NotYet
 from app.ports.database import Tx
@@ -36,9 +38,21 @@ async def ending_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> O
 
     async def apply(tx: Tx) -> None:
         await tx.jobs.save_result(job.lease.job_id, result)
+        await tx.usage.add(_uncounted(result, await tx.answers.kept(job.lease.job_id)))
         await tx.answers.forget(job.lease.job_id)
 
     return Done(apply)
+
+
+def _uncounted(result: Mapping[str, object], kept: Iterable[Kept]) -> Used:
+    """What the last answer cost, which was not kept: the others were counted when they were."""
+    price = result.get("usage")
+    assert isinstance(price, Mapping)
+    counted = total(each.used for each in kept)
+    return Used(
+        input_tokens=max(0, int(price["input_tokens"]) - counted.input_tokens),
+        output_tokens=max(0, int(price["output_tokens"]) - counted.output_tokens),
+    )
 
 
 def _message(fault: LlmFault) -> str:

@@ -16,6 +16,7 @@ from app.domain.lanes import TEXT
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome, Woken
 from app.domain.pages import Page, chosen
+from app.domain.usage import Used
 from app.domain.warnings import of_pages
 from app.handlers.drafting import Drafting
 from app.ports.blobs import Blobs
@@ -75,6 +76,7 @@ class OcrHandler:
             warnings = [*file.warnings, *of_pages(await tx.pages.warnings(document.id))]
             await tx.documents.set_read(document.id, page_count=file.page_count, warnings=warnings)
             await tx.search.index(document.id)
+            await tx.usage.add(Used(pages=drafting.total))
             return await tx.jobs.wake(document.id)
 
         return Done(apply)

@@ -12,6 +12,7 @@ from app.ports.documents import Answers, Documents, Pages
 from app.ports.idempotency import IdempotencyKeys
 from app.ports.jobs import Jobs
 from app.ports.search import Search
+from app.ports.usage import Usage
 from app.ports.webhooks import Webhooks
 
 
@@ -53,6 +54,9 @@ class Tx(Protocol):
 
     @property
     def search(self) -> Search: ...
+
+    @property
+    def usage(self) -> Usage: ...
 
     @property
     def answers(self) -> Answers: ...

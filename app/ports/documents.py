@@ -99,7 +99,7 @@ class Answers(Protocol):
     async def keep(self, lease: Lease, kept: Kept) -> bool:
         """Keep what a question of the job was answered, for the next attempt; False when the lease is lost.
 
-        A question that was answered before stays as it is.
+        What it cost is the tenant's usage. A question that was answered before stays as it is, and costs nothing.
         """
         ...
 

@@ -17,6 +17,7 @@ from app.domain.idempotency import Once
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import Job, NewJob
 from app.domain.lanes import NEED_TEXT, TEXT
+from app.domain.usage import Used
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 from app.services import once as idempotency
@@ -188,6 +189,7 @@ async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> 
             again = await _add_jobs(tx, known, requests) if failed else []
             return Accepted(document=known, jobs=again[::-1] + jobs, deduplicated=True), again
         added = await tx.documents.add(document)
+    await tx.usage.add(Used(documents=1, bytes=added.size))
     jobs = await _add_jobs(tx, added, requests)
     return Accepted(document=added, jobs=jobs[::-1], deduplicated=False), jobs
 

@@ -14,6 +14,7 @@ from app.services.outputs import Outputs
 from app.services.renditions import Renditions
 from app.services.search import Search
 from app.services.uploads import Uploads
+from app.services.usage import Usage
 from app.services.webhooks import Webhooks
 
 
@@ -57,6 +58,11 @@ async def _webhooks(request: Request) -> Webhooks:
     return webhooks
 
 
+async def _usage(request: Request) -> Usage:
+    usage: Usage = request.app.state.runtime.usage
+    return usage
+
+
 async def _document_id(document_id: Annotated[str, Path(description="UUID")]) -> DocumentId:
     return DocumentId(_uuid(document_id, "document"))
 
@@ -85,6 +91,7 @@ TheRenditions = Annotated[Renditions, Depends(_renditions)]
 TheSearch = Annotated[Search, Depends(_search)]
 TheUploads = Annotated[Uploads, Depends(_uploads)]
 TheWebhooks = Annotated[Webhooks, Depends(_webhooks)]
+TheUsage = Annotated[Usage, Depends(_usage)]
 ADocumentId = Annotated[DocumentId, Depends(_document_id)]
 AJobId = Annotated[JobId, Depends(_job_id)]
 AWebhookId = Annotated[WebhookId, Depends(_webhook_id)]

@@ -11,7 +11,6 @@ from app.domain.documents import Document, DocumentStatus, status
 from app.domain.jobs import Attempt, AttemptOutcome, Job, JobState
 from app.domain.keys import Scope
 from app.domain.pages import Page, Source
-from app.domain.search import MOST_RANK, Hit, marked_up
 from app.domain.warnings import WarningCode
 
 
@@ -179,32 +178,6 @@ class PageWithWords(PageBody):
 
 class PageList(BaseModel):
     data: list[PageBody]
-
-
-class HitBody(BaseModel):
-    document_id: UUID
-    filename: str
-    page: int
-    snippet: str
-    """HTML."""
-    rank: float
-    """0 to 1; of the page alone, so that ranks of different requests can be compared."""
-
-    @classmethod
-    def of(cls, hit: Hit) -> "HitBody":
-        return cls(
-            document_id=hit.document_id,
-            filename=hit.filename,
-            page=hit.page,
-            snippet=marked_up(hit.snippet),
-            rank=hit.rank / MOST_RANK,
-        )
-
-
-class HitList(BaseModel):
-    data: list[HitBody]
-    next_cursor: str | None
-    """There may be fewer hits than asked for, or none, and more to come: the list ends where this is null."""
 
 
 class LimitsBody(BaseModel):

@@ -11,6 +11,7 @@ import structlog
 from app.services.execution import Interruption
 from app.services.purging import Purging
 from app.services.sweeping import Sweeping
+from app.services.upkeep import Upkeep
 from app.telemetry import Metrics
 from app.worker.consumer import Consumer
 from app.worker.heart import Heart
@@ -22,6 +23,10 @@ FULL_PASS_EVERY = timedelta(minutes=10)
 PURGE_AFTER = timedelta(minutes=10)
 """At most, and by chance: workers that start together do not all list the blob store at once."""
 
+UPKEEP_EVERY = timedelta(hours=1)
+UPKEEP_AFTER = timedelta(minutes=1)
+"""At most, and by chance, like that."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Worker:
@@ -31,6 +36,7 @@ class Worker:
     sweep_every: timedelta
     purging: Purging
     purge_every: timedelta
+    upkeep: Upkeep
     grace: timedelta
     metrics: Metrics
     _consuming: list[asyncio.Task[None]] = field(default_factory=list)
@@ -45,6 +51,7 @@ class Worker:
             asyncio.create_task(self._keep("sweep", self.sweeping.sweep, every=self.sweep_every)),
             asyncio.create_task(self._keep("full_pass", self.sweeping.full_pass, every=FULL_PASS_EVERY)),
             asyncio.create_task(self._keep_purging()),
+            asyncio.create_task(self._keep_up()),
         ]
         log.info("worker_started", lanes=[consumer.lane for consumer in self.consumers])
 
@@ -72,6 +79,17 @@ class Worker:
             metrics=self.metrics,
             after=random.random() * min(self.purge_every, PURGE_AFTER),  # noqa: S311 - nothing secret hangs on it
             # Waste that stays is no reason to serve nobody.
+            vital=False,
+        )
+
+    async def _keep_up(self) -> None:
+        await keep_going(
+            "upkeep",
+            self.upkeep.keep_up,
+            every=UPKEEP_EVERY,
+            deadline=UPKEEP_EVERY,
+            metrics=self.metrics,
+            after=random.random() * UPKEEP_AFTER,  # noqa: S311 - nothing secret hangs on it
             vital=False,
         )
 

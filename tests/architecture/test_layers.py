@@ -12,8 +12,8 @@ APP = ROOT / "app"
 FILES = sorted(APP.rglob("*.py"))
 
 WITH_A_REASON: dict[str, str] = {
+    "app/bootstrap.py": "all parts of the service are put together in one place",
     "app/adapters/postgres/tables.py": "all tables stand together, as Alembic compares them",
-    "app/bootstrap.py": "what a running service is made of is put together in one place",
     "app/settings.py": "all settings are to be found in one place",
     "app/wiring.py": "the only place that knows which class stands behind a setting",
 }

@@ -25,6 +25,7 @@ from tests.conformance.retries_suite import RetriesSuite
 from tests.conformance.search_suite import SearchSuite
 from tests.conformance.sweeps_suite import SweepsSuite
 from tests.conformance.tenants_suite import TenantsSuite
+from tests.conformance.usage_suite import UsageSuite
 from tests.conformance.webhooks_suite import WebhooksSuite
 from tests.support.rig import Rig, memory_rig, new_document
 
@@ -66,6 +67,10 @@ class TestMemoryDrafts(DraftsSuite):
 
 class TestMemorySearch(SearchSuite):
     """Its words are as they are: what a language's rules make of them, Postgres alone is asked."""
+
+
+class TestMemoryUsage(UsageSuite):
+    pass
 
 
 class TestMemoryAnswers(AnswersSuite):

@@ -33,6 +33,7 @@ from tests.conformance.retries_suite import RetriesSuite
 from tests.conformance.search_suite import StemmedSearchSuite
 from tests.conformance.sweeps_suite import SweepsSuite
 from tests.conformance.tenants_suite import TenantsSuite
+from tests.conformance.usage_suite import UsageSuite
 from tests.conformance.webhooks_suite import WebhooksSuite
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
@@ -146,6 +147,10 @@ class TestPostgresDrafts(DraftsSuite):
 
 
 class TestPostgresSearch(StemmedSearchSuite):
+    pass
+
+
+class TestPostgresUsage(UsageSuite):
     pass
 
 

@@ -39,6 +39,8 @@ PLAIN: dict[str, tuple[object, ...]] = {
     "events": (["job.done"],),
     "description": ("a test",),
     "overlap_seconds": (0, 60),
+    "from": (None, "2026-01-01"),
+    "to": (None, "2026-01-31"),
 }
 """Parameters that name nothing of anybody's, with values to try; None leaves it out."""
 

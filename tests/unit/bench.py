@@ -26,8 +26,11 @@ from app.services.documents import Documents
 from app.services.execution import Execution
 from app.services.purging import Purging
 from app.services.ringing import Ringing
+from app.services.search import Search
 from app.services.settling import Settling
 from app.services.sweeping import Sweeping
+from app.services.upkeep import Upkeep
+from app.services.usage import Usage
 from app.telemetry import Metrics
 from app.worker.consumer import Consumer
 from app.worker.heart import Heart, shared
@@ -159,6 +162,7 @@ class Bench:
             sweep_every=timedelta(seconds=30),
             purging=purging(self.rig, MemoryBlobs(), metrics=self.metrics),
             purge_every=timedelta(hours=6),
+            upkeep=upkeep(self.rig),
             grace=grace,
             metrics=self.metrics,
         )
@@ -189,6 +193,10 @@ def purging(
         job_retention=None,
         retention=retention,
     )
+
+
+def upkeep(rig: Rig) -> Upkeep:
+    return Upkeep(sweeps=rig.sweeps, search=Search(database=rig.database), usage=Usage(database=rig.database))
 
 
 def a_hold(job: ClaimedJob, *, length: timedelta = LEASE) -> JobHold:

@@ -45,6 +45,7 @@ NEEDS: dict[str, Scope] = {
     "POST /v1/webhooks/{webhook_id}/enable": WEBHOOKS,
     "POST /v1/webhooks/{webhook_id}/test": WEBHOOKS,
     "GET /v1/webhooks/{webhook_id}/deliveries": READ,
+    "GET /v1/usage": READ,
 }
 ANY_SCOPE_WILL_DO = "GET /v1/me"
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from app.adapters.memory.store import Session
+from app.adapters.memory.usage import MemoryUsage
 from app.domain.answers import Kept
 from app.domain.ids import JobId
 from app.domain.jobs import JobState
@@ -20,6 +21,8 @@ class MemoryAnswers:
         if row is None or row.job.state is not JobState.CLAIMED or row.job.attempts != lease.attempt:
             return False
         known = tables.answers.get(lease.job_id, {})
+        if kept.question not in known:
+            await MemoryUsage(self._session).add(kept.used)
         tables.answers[lease.job_id] = {kept.question: _scrubbed(kept)} | known
         return True
 

@@ -13,6 +13,7 @@ from app.adapters.memory.pages import MemoryPages
 from app.adapters.memory.search import MemorySearch
 from app.adapters.memory.store import MemoryStore, Session
 from app.adapters.memory.tenants import MemoryTenantRow
+from app.adapters.memory.usage import MemoryUsage
 from app.adapters.memory.webhooks import MemoryWebhooks
 from app.domain import ids
 from app.domain.ids import TenantId
@@ -24,6 +25,7 @@ from app.ports.documents import Answers, Documents, Pages
 from app.ports.idempotency import IdempotencyKeys
 from app.ports.jobs import Jobs
 from app.ports.search import Search
+from app.ports.usage import Usage
 from app.ports.webhooks import Webhooks
 
 
@@ -35,6 +37,7 @@ class MemoryTx:
         self.pages: Pages = MemoryPages(session)
         self.search: Search = MemorySearch(session)
         self.answers: Answers = MemoryAnswers(session)
+        self.usage: Usage = MemoryUsage(session)
         self.jobs: Jobs = MemoryJobs(session)
         self.changes: Changes = MemoryChanges(session)
         self.webhooks: Webhooks = MemoryWebhooks(session)

@@ -19,6 +19,7 @@ from app.domain.jobs import Attempt, Job
 from app.domain.keys import ApiKey
 from app.domain.pages import Page
 from app.domain.tenants import Tenant
+from app.domain.usage import DayUsed
 from app.domain.webhooks import Webhook
 
 
@@ -60,6 +61,7 @@ class Tables:
     commits: int = 0
     webhooks: dict[WebhookId, Webhook] = field(default_factory=dict)
     idempotency_keys: dict[str, IdempotencyRow] = field(default_factory=dict)
+    usage: tuple[DayUsed, ...] = ()
 
     def copy(self) -> "Tables":
         return Tables(
@@ -75,6 +77,7 @@ class Tables:
             commits=self.commits,
             webhooks=dict(self.webhooks),
             idempotency_keys=dict(self.idempotency_keys),
+            usage=self.usage,
         )
 
     def commit_after(self, before: "Tables") -> None:
@@ -94,6 +97,7 @@ class Tables:
         self.webhooks.clear()
         self.indexed.clear()
         self.idempotency_keys.clear()
+        self.usage = ()
 
     def counts(self) -> dict[str, int]:
         return {
@@ -105,6 +109,7 @@ class Tables:
             "drafts": sum(len(pages) for pages in self.drafts.values()),
             "answers": sum(len(answers) for answers in self.answers.values()),
             "jobs": len(self.jobs),
+            "usage": len(self.usage),
             "job_attempts": sum(len(attempts) for attempts in self.attempts.values()),
             "webhooks": len(self.webhooks),
             "idempotency_keys": len(self.idempotency_keys),

@@ -6,6 +6,7 @@ from sqlalchemy.dialects.postgresql import insert
 from app.adapters.postgres.clamped import Clamped
 from app.adapters.postgres.fence import holds
 from app.adapters.postgres.tables import answers
+from app.adapters.postgres.usage import PostgresUsage
 from app.domain.answers import Kept
 from app.domain.ids import JobId
 from app.domain.leases import Lease
@@ -28,7 +29,9 @@ class PostgresAnswers:
             input_tokens=kept.input_tokens,
             output_tokens=kept.output_tokens,
         )
-        await self._clamped.execute(statement.on_conflict_do_nothing())
+        added = await self._clamped.execute(statement.on_conflict_do_nothing())
+        if added.rowcount:
+            await PostgresUsage(self._clamped).add(kept.used)
         return True
 
     async def kept(self, job_id: JobId) -> list[Kept]:

@@ -17,6 +17,7 @@ from app.adapters.postgres.keys import PostgresKeys
 from app.adapters.postgres.pages import PostgresPages
 from app.adapters.postgres.search import PostgresSearch
 from app.adapters.postgres.tenants import PostgresTenant
+from app.adapters.postgres.usage import PostgresUsage
 from app.adapters.postgres.webhooks import PostgresWebhooks
 from app.domain import ids
 from app.domain.ids import TenantId
@@ -37,6 +38,7 @@ class PostgresTx:
         self.pages = PostgresPages(clamped)
         self.search = PostgresSearch(clamped)
         self.answers = PostgresAnswers(clamped)
+        self.usage = PostgresUsage(clamped)
         self.jobs = PostgresJobs(clamped)
         self.changes = PostgresChanges(clamped)
         self.webhooks = PostgresWebhooks(clamped)

@@ -7,6 +7,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Date,
     DateTime,
     Float,
     ForeignKeyConstraint,
@@ -297,6 +298,23 @@ idempotency_keys = Table(
     _belongs_to("documents", "tenant_id", "document_id", name="idempotency_keys_document_fkey"),
     Index("idempotency_keys_document", "tenant_id", "document_id"),
     Index("idempotency_keys_expiry", "tenant_id", "expires_at"),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("id", UUID, nullable=False),
+    Column("day", Date, nullable=False, server_default=text("(now() at time zone 'utc')::date")),
+    Column("documents", BigInteger, nullable=False),
+    Column("pages", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "id", name="usage_pkey"),
+    _named("usage"),
+    _belongs_to("tenants", "tenant_id", name="usage_tenant_fkey"),
+    Index("usage_days", "tenant_id", "day"),
 )
 
 doorbells = Table(

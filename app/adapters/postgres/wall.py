@@ -1,5 +1,6 @@
 """The tenant wall tried out, with the rights that the program has: what is seen across it, and what is let through."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ from app.adapters.postgres.database import CLAMP
 from app.adapters.postgres.engine import Engine
 from app.domain import selftest
 from app.domain.ids import TenantId
+from app.domain.usage import NOTHING
 
 # By the catalogue, so that a table is tried which this version does not know; without the right to read, none is seen.
 READABLE = f"""
@@ -123,6 +125,7 @@ def _rows(tenant: TenantId) -> dict[Table, Values]:
         tables.jobs: {**document, "id": ONE, "kind": selftest.KIND, "run_after": far_off, "ring_after": far_off},
         tables.drafts: {**job, **page},
         tables.job_attempts: {**job, "attempt": 1, "worker": "selftest", "started_at": far_off, "outcome": "done"},
+        tables.usage: {"id": ONE, **asdict(NOTHING)},
         tables.answers: {**job, "question": "selftest", "input_tokens": 0, "output_tokens": 0},
         tables.results: {**job, "data": {}},
         tables.webhooks: {"id": ONE, "url": "https://selftest.invalid", "events": ["job.done"], "secret": "selftest"},

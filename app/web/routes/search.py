@@ -4,13 +4,13 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query
+from pydantic import BaseModel
 
 from app.domain.ids import DocumentId
-from app.domain.search import LONGEST
+from app.domain.search import LONGEST, MOST_RANK, Hit, marked_up
 from app.web import cursors
 from app.web.callers import Reader
 from app.web.dependencies import TheSearch
-from app.web.schemas import HitBody, HitList
 
 router = APIRouter(prefix="/v1/search", tags=["search"])
 
@@ -22,6 +22,32 @@ Q = Annotated[
         " there. Other forms of a word are found too, by the rules of each page's language.",
     ),
 ]
+
+
+class HitBody(BaseModel):
+    document_id: UUID
+    filename: str
+    page: int
+    snippet: str
+    """HTML."""
+    rank: float
+    """0 to 1; of the page alone, so that ranks of different requests can be compared."""
+
+    @classmethod
+    def of(cls, hit: Hit) -> "HitBody":
+        return cls(
+            document_id=hit.document_id,
+            filename=hit.filename,
+            page=hit.page,
+            snippet=marked_up(hit.snippet),
+            rank=hit.rank / MOST_RANK,
+        )
+
+
+class HitList(BaseModel):
+    data: list[HitBody]
+    next_cursor: str | None
+    """There may be fewer hits than asked for, or none, and more to come: the list ends where this is null."""
 
 
 @router.get("")

@@ -1,0 +1,58 @@
+"""Usage: what a tenant has had done, by day."""
+
+from datetime import date
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from app.domain.usage import DayUsed, Used, total
+from app.web.callers import Reader
+from app.web.dependencies import TheUsage
+
+router = APIRouter(prefix="/v1/usage", tags=["usage"])
+
+
+class TokensBody(BaseModel):
+    input: int
+    output: int
+
+
+class UsedBody(BaseModel):
+    documents: int
+    pages: int
+    bytes: int
+    tokens: TokensBody
+
+    @classmethod
+    def of(cls, used: Used) -> "UsedBody":
+        tokens = TokensBody(input=used.input_tokens, output=used.output_tokens)
+        return cls(documents=used.documents, pages=used.pages, bytes=used.bytes, tokens=tokens)
+
+
+class DayBody(UsedBody):
+    day: date
+
+
+class UsageBody(BaseModel):
+    data: list[DayBody]
+    """A day for each, also where nothing was used."""
+    total: UsedBody
+
+    @classmethod
+    def of(cls, days: list[DayUsed]) -> "UsageBody":
+        return cls(
+            data=[DayBody(day=each.day, **UsedBody.of(each.used).model_dump()) for each in days],
+            total=UsedBody.of(total(each.used for each in days)),
+        )
+
+
+@router.get("")
+async def get_usage(
+    tenant_id: Reader,
+    usage: TheUsage,
+    first: Annotated[date | None, Query(alias="from", description="The first day, UTC; else 30 days are told.")] = None,
+    last: Annotated[date | None, Query(alias="to", description="The last day, UTC; else today.")] = None,
+) -> UsageBody:
+    """Documents and bytes uploaded, pages read, and a language model's tokens: each day, and all together."""
+    return UsageBody.of(await usage.by_day(tenant_id, first=first, last=last))
