@@ -15,6 +15,7 @@ from app.domain.lanes import NEED_TEXT, TEXT
 from app.domain.webhooks import KIND as WEBHOOK
 from app.ports.database import Database, Tx
 from app.services import once as idempotency
+from app.services.documents import Listed, existing
 from app.services.following import Follower
 from app.services.queue_limit import refuse_beyond
 from app.services.ringing import Ringing
@@ -76,6 +77,17 @@ class Jobs:
             except (NotFound, Unavailable):
                 waited.append(job)
         return waited
+
+    async def wait_for_document(self, accepted: Listed, *, at_most: timedelta) -> Listed:
+        """The document as it is when all its jobs have ended, or the time is over; as given, where it is gone then."""
+        await self.wait_for_all(accepted.jobs, at_most=at_most)
+        document = accepted.document
+        try:
+            async with self.database.begin(document.tenant_id) as tx:
+                now = await existing(tx, document.id)
+                return Listed(document=now, jobs=await tx.jobs.newest(document_ids=[document.id]))
+        except (NotFound, Unavailable):  # what was accepted is never answered as a failure
+            return accepted
 
     async def _until_news_of_an_end(self, follower: Follower, *, deadline: float) -> None:
         while heard := await follower.listen(at_most=deadline - monotonic(), stopping=self.stopping):

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -10,11 +9,10 @@ from fastapi.responses import PlainTextResponse
 
 from app.domain.callers import Caller
 from app.domain.documents import DocumentStatus
-from app.domain.errors import Conflict, Invalid, NotFound, TooMany, Unavailable
+from app.domain.errors import Conflict, Invalid, NotFound, TooMany
 from app.domain.filenames import displayable
 from app.domain.idempotency import Once
-from app.services.documents import Documents, Listed
-from app.services.jobs import Jobs
+from app.services.documents import Listed
 from app.services.uploads import Accepted, Received, Uploads
 from app.web import cursors
 from app.web.callers import JobWritingCaller, Reader, Writer, WritingCaller
@@ -69,7 +67,6 @@ async def upload_document(
     response: Response,
     caller: WritingCaller,
     uploads: TheUploads,
-    documents: TheDocuments,
     jobs: TheJobs,
     once: AnOnce,
     preference: ThePreference,
@@ -93,7 +90,7 @@ async def upload_document(
     response.headers.update(preference.headers)
     listed = Listed(document=accepted.document, jobs=list(accepted.jobs))
     if preference.wait:
-        listed = await unless_gone(request, _awaited(listed, documents, jobs, at_most=preference.wait))
+        listed = await unless_gone(request, jobs.wait_for_document(listed, at_most=preference.wait))
     return DocumentBody.of(listed.document, listed.jobs, deduplicated=accepted.deduplicated)
 
 
@@ -199,15 +196,6 @@ async def request_job(
     if preference.wait:
         (job,) = await unless_gone(request, jobs.wait_for_all([job], at_most=preference.wait))
     return JobBody.of(job)
-
-
-async def _awaited(accepted: Listed, documents: Documents, jobs: Jobs, *, at_most: timedelta) -> Listed:
-    """The document when its jobs have ended, or the time is over. What was accepted is never answered as a failure."""
-    await jobs.wait_for_all(accepted.jobs, at_most=at_most)
-    try:
-        return await documents.get(accepted.document.tenant_id, accepted.document.id)
-    except (NotFound, Unavailable):
-        return accepted
 
 
 async def _receive(form: Form, caller: Caller, uploads: Uploads) -> Received:
