@@ -28,7 +28,7 @@ OPEN, CLOSE = "\x02", "\x03"
 
 PART = re.compile(r'(-?)"([^"]*)"?|([^\s"]+)')
 WORD = re.compile(r"\w")
-AS_TYPED = str.maketrans("“”„«»", '"""""', "\N{SOFT HYPHEN}")
+AS_TYPED = str.maketrans("“”„«»<", '""""" ', "\N{SOFT HYPHEN}")
 
 
 class Term(NamedTuple):

@@ -165,6 +165,15 @@ class SearchSuite:
         assert MARKED in hit.snippet
         assert hit.snippet.count(OPEN) == hit.snippet.count(CLOSE) == 1
 
+    async def test_text_in_angle_brackets_is_text(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        texts = ("if a<bold and c>d", "<script>an armadillo</script>", "Joan <joan@daira.test>")
+        await indexed(rig, tenant, *texts)
+        for page, query in enumerate(("bold", "armadillo", "<joan@daira.test>"), 1):
+            (hit,) = await hits(rig, tenant, query)
+            assert hit.page == page
+            assert "<" in hit.snippet
+
     async def test_a_document_without_words_is_indexed_too(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         await indexed(rig, tenant, "", " ")

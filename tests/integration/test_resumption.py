@@ -43,6 +43,9 @@ def test_a_scan_of_40_pages_survives_kill_9_and_each_page_is_recognised_once(fol
         assert (job["state"], job["progress"]) == ("done", {"done": PAGES, "total": PAGES, "unit": "page"})
         assert 0 < recognised(client) <= PAGES - before <= PAGES - 10
         pages = client.get(f"/v1/documents/{document['id']}/pages").json()["data"]
+        assert client.get("/v1/usage").json()["total"]["pages"] == PAGES
+        hits = client.get("/v1/search", params={"q": "number 17"}).json()["data"]
+        assert 17 in {hit["page"] for hit in hits}
         assert drafted(second) == []
     assert [page["number"] for page in pages] == list(range(1, PAGES + 1))
     assert all(SENTENCE in page["text"] for page in pages)

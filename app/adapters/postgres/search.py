@@ -131,7 +131,7 @@ class PostgresSearch:
                 page=place.page,
                 rank=place.rank,
                 filename=row["filename"],
-                snippet=row["snippet"].replace(terms.BLANK, ""),
+                snippet=row["snippet"].replace(terms.BLANK, "").replace(terms.LESS, "<"),
             )
             for row in rows
         ]

@@ -19,12 +19,15 @@ OF_A_WEIGHT = 10
 """Bits: 0 to 1,023. A place is one number for two, for the row of a word that is met once is mostly overhead."""
 LAST_PAGE = (1 << 31 - OF_A_WEIGHT) - 1
 
+LESS = "\x1e"
+"""For `<`: to the parser what follows would be a tag, which it leaves out, and all of a script with it."""
+
 # NFKC makes one letter of two that look alike, and "fi" of the ligature. A soft hyphen is seen at a line's end alone.
 # To what is ASCII it does nothing, which would take as long as finding the words.
 READ = f"""
-left(case when octet_length({{text}}) = char_length({{text}}) then {{text}}
-          else replace(normalize({{text}}, nfkc), U&'\\00AD', '') end,
-     {MOST_OF_A_PAGE})
+translate(left(case when octet_length({{text}}) = char_length({{text}}) then {{text}}
+                    else replace(normalize({{text}}, nfkc), U&'\\00AD', '') end,
+               {MOST_OF_A_PAGE}), '<', '{LESS}')
 """
 
 BLANK = "\x1f"
