@@ -4,6 +4,7 @@ What is named itself must be a file that can be read, or it is a fault. What is 
 send is left out, with the reason.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 STANDARD_INPUT = "-"
-SMALL = 1024 * 1024
+SMALL = BLOCK = 1024 * 1024
 
 NO_FILE = "not a regular file: to send what comes out of it, pipe it into `daira upload - --name NAME`"
 
@@ -31,6 +32,12 @@ class File:
     source: Path | IO[bytes]
     filename: str
     size: int
+
+    def sha256(self) -> str:
+        if isinstance(self.source, Path):
+            with self.source.open("rb") as opened:
+                return _sha256(opened)
+        return _sha256(self.source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +90,14 @@ def gather(names: Sequence[str], *, name: str | None) -> Gathered:
 
 def shown(path: Path | str) -> str:
     return _UNSHOWN.sub("�", str(path))
+
+
+def _sha256(opened: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    opened.seek(0)
+    while block := opened.read(BLOCK):
+        digest.update(block)
+    return digest.hexdigest()
 
 
 def _add(gathered: Gathered, path: Path, *, named: bool) -> None:

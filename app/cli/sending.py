@@ -1,14 +1,12 @@
 """Many files at once: some threads send, others watch what was sent being read. One bad file never stops the others."""
 
-import hashlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import httpx
 
@@ -24,7 +22,8 @@ WATCHERS = 8
 SOON = 5.0
 """Seconds, where a busy server does not say when to come again."""
 
-BLOCK = 1024 * 1024
+FORBIDDEN = 403
+
 LOOK = 0.2
 
 
@@ -47,6 +46,7 @@ class Outcome:
     fault: str | None = None
     stopped: bool = False
     """The user did not want to wait for it."""
+    began: float = 0.0
     seconds: float = 0.0
 
 
@@ -104,6 +104,7 @@ class _Crew:
         self._say = sending.say
         self._stop = sending.stop
         self._valve = valve
+        self._may_ask = True
         self._todo = deque(files)
         self._unread: SimpleQueue[Outcome] = SimpleQueue()
         self._taken: deque[File] = deque()
@@ -140,7 +141,7 @@ class _Crew:
         self.ended.put(outcome)
 
     def _timed(self, file: File, work: Callable[[], Outcome], *, so_far: Outcome | None = None) -> Outcome:
-        started, before = time.monotonic(), so_far or Outcome(file=file)
+        before = so_far or Outcome(file=file, began=time.monotonic())
         try:
             outcome = work()
         except Stopped:
@@ -151,10 +152,10 @@ class _Crew:
             outcome = replace(before, fault=unread.strerror or str(unread))
         except Exception as unforeseen:  # noqa: BLE001 - whatever it is, it is this file's, and the others go on
             outcome = replace(before, fault=f"{type(unforeseen).__name__}: {unforeseen}")
-        return replace(outcome, seconds=before.seconds + time.monotonic() - started)
+        return replace(outcome, began=before.began, seconds=time.monotonic() - before.began)
 
     def _sent(self, file: File) -> Outcome:
-        digest = _digest(file)
+        digest = file.sha256()
         while True:
             with self._valve.passage() as close:
                 try:
@@ -166,9 +167,9 @@ class _Crew:
                     self._say(f"the service has enough to do ({fault.detail}): going on in {wait:.0f} s")
 
     def _stored(self, file: File, digest: str) -> Outcome:
-        known = next(self._client.documents(sha256=digest, limit=1), None)
-        # One that could not be read is sent again: that asks for another try. An older service gives any document.
-        if known is None or known["status"] == "failed" or known["sha256"] != digest:
+        known = self._known(digest)
+        # One that could not be read is sent again: that asks for another try.
+        if known is None or known["status"] == "failed":
             document = self._client.upload(
                 file.source,
                 filename=file.filename,
@@ -184,6 +185,20 @@ class _Crew:
             document = self._with_jobs(document)
         self._show.stored(file, sent=sent)
         return Outcome(file=file, document=document, sent=sent)
+
+    def _known(self, digest: str) -> dict[str, Any] | None:
+        if not self._may_ask:
+            return None
+        try:
+            found = next(self._client.documents(sha256=digest, limit=1), None)
+        except ApiFault as fault:
+            if fault.status != FORBIDDEN:
+                raise
+            # A scanner's key may send and not read: then the service itself finds that the bytes are there.
+            self._may_ask = False
+            return None
+        # An older service knows no such filter, and gives any document.
+        return found if found and found["sha256"] == digest else None
 
     def _with_jobs(self, document: dict[str, Any]) -> dict[str, Any]:
         """What is there already may lack a job that is wanted now."""
@@ -219,19 +234,3 @@ class _Crew:
                     raise
                 if self._stop.wait(fault.retry_after or SOON):
                     raise Stopped from None
-
-
-def _digest(file: File) -> str:
-    if isinstance(file.source, Path):
-        with file.source.open("rb") as opened:
-            return _of(opened)
-    return _of(file.source)
-
-
-def _of(opened: IO[bytes]) -> str:
-    digest = hashlib.sha256()
-    opened.seek(0)
-    while block := opened.read(BLOCK):
-        digest.update(block)
-    opened.seek(0)
-    return digest.hexdigest()

@@ -16,6 +16,8 @@ from typing_extensions import override
 from app.cli.gathering import File
 
 LONGEST_NAME = 40
+STEADY = 1.0
+"""Seconds after which a rate means something."""
 
 
 class Bars:
@@ -105,7 +107,8 @@ class _Amount(ProgressColumn):
 class _Rate(ProgressColumn):
     @override
     def render(self, task: Task) -> Text:
-        if task.fields["unit"] != "bytes" or not task.speed:
+        # Small files are in the system's buffers at once, which says nothing of the line.
+        if task.fields["unit"] != "bytes" or not task.speed or (task.elapsed or 0) < STEADY:
             return Text("")
         return Text(f"{decimal(int(task.speed))}/s", style="progress.data.speed")
 

@@ -148,6 +148,17 @@ def test_a_full_queue_is_waited_for(service: Service, tmp_path: Path) -> None:
     limit(service, "none")
 
 
+def test_a_key_that_may_only_write_sends_all_the_same(service: Service, tmp_path: Path) -> None:
+    files(tmp_path / "scans", 3)
+    settings = {"DAIRA_DATABASE_URL": service.database_url}
+    made = run("key", "create", "acme", "--scope", "documents:write", cwd=service.data_dir, **settings)
+    theirs = ours(service, service) | {"DAIRA_API_KEY": made.stdout.strip()}
+    for told in ("3 sent, 0 were there already, 0 failed", "0 sent, 3 were there already, 0 failed"):
+        done = run("upload", "scans", cwd=tmp_path, **theirs)
+        assert done.returncode == 0, done.stderr
+        assert told in done.stderr
+
+
 def test_a_thousand_files_are_sent_once_each(service: Service, tmp_path: Path) -> None:
     files(tmp_path / "scans", 1000)
     with begun("scans", "--parallel", "8", cwd=tmp_path, **ours(service, service)) as process:
