@@ -20,6 +20,7 @@ from rich.table import Column, Table
 
 from app.cli.gathering import File, Gathered, LeftOut
 from app.cli.sending import Outcome
+from app.cli.valve import Stopped
 from app.client.faults import ApiFault
 
 MOST_ROWS, MOST_LEFT_OUT, MOST_NUMBERS = 100, 20, 10
@@ -73,10 +74,14 @@ class Report:
         while self._turns and id(self._turns[0]) in self._held:
             self._answer(self._held.pop(id(self._turns.popleft())))
 
-    def end(self, *, seconds: float, stopped: bool) -> None:
-        for file in self._turns:
-            if id(file) in self._held:
-                self._answer(self._held.pop(id(file)))
+    def end(self, *, seconds: float, stopped: bool, in_a_hurry: bool) -> None:
+        held = [self._held[id(file)] for file in self._turns if id(file) in self._held]
+        if in_a_hurry:
+            # Their texts would have to be asked for.
+            self._outcomes += held
+        else:
+            for outcome in held:
+                self._answer(outcome)
         if self._shows_table:
             self._print_table()
         if self._many or stopped:
@@ -110,6 +115,8 @@ class Report:
             return outcome, None
         try:
             return outcome, self._text(document["id"])
+        except Stopped:
+            return outcome, None
         except (ApiFault, httpx.TransportError) as fault:
             self._say_fault(outcome.file.shown, str(fault))
             return replace(outcome, fault=outcome.fault or str(fault)), None

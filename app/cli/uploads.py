@@ -21,7 +21,7 @@ from app.cli.upload_bars import Bars
 from app.cli.upload_report import Report
 from app.cli.valve import Stopped
 from app.client.client import Client
-from app.client.tries import AT_ONCE, Patience
+from app.client.tries import Patience
 
 INTERRUPTED = 128 + signal.SIGINT
 PATIENCE = 120.0
@@ -61,7 +61,7 @@ def upload(
     """
     order = Order(kinds=job, language=language, metadata=_pairs(metadata or []), wait=wait)
     address = addresses.find(url=url, api_key=None, data_dir=data_dir)
-    with Client(address.url, address.api_key, patience=AT_ONCE) as client:
+    with Client(address.url, address.api_key, patience=Patience(seconds=0)) as client:
         # A wrong address or key is one fault, and not one for each file.
         client.me()
     gathered = gather(files, name=name)
@@ -84,12 +84,13 @@ def _run(address: addresses.Address, gathered: Gathered, order: Order, *, parall
         with bars.open(), interrupts.heard():
             for outcome in sending.outcomes(gathered.files, parallel=parallel):
                 report.add(outcome)
-        report.end(seconds=time.monotonic() - started, stopped=interrupts.stop.is_set())
-    if interrupts.hurry.is_set():
+        stopped, hurry = interrupts.stop.is_set(), interrupts.hurry.is_set()
+        report.end(seconds=time.monotonic() - started, stopped=stopped, in_a_hurry=hurry)
+    if hurry:
         # Threads that wait for an answer would be waited for.
         sys.stdout.flush()
         os._exit(INTERRUPTED)
-    if interrupts.stop.is_set():
+    if stopped:
         return INTERRUPTED
     return 1 if report.has_faults else 0
 
