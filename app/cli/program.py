@@ -24,15 +24,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with `daira up`. Settings are DAIRA_ variables; .env.example describes them all.",
 )
-CLIENT_COMMANDS = frozenset({"upload", "download", "jobs"})
+CLIENT_COMMANDS = frozenset({"upload", "download", "jobs", "search", "usage"})
 """They need nothing of the service's own modules, whose import takes a second."""
 
 
 def add_client_commands() -> None:
-    from app.cli import downloads, jobs, uploads
+    from app.cli import downloads, jobs, search, uploads, usage
 
     app.command("upload", rich_help_panel="Use")(uploads.upload)
     app.command("download", rich_help_panel="Use")(downloads.download)
+    app.command("search", rich_help_panel="Use")(search.search)
+    app.command("usage", rich_help_panel="Use")(usage.usage)
     app.add_typer(jobs.jobs, name="jobs", rich_help_panel="Use")
 
 
