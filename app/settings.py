@@ -18,7 +18,7 @@ from app.urls import POSTGRES, check_blobs, check_llm, check_queue, check_scheme
 PREFIX = "DAIRA_"
 MOST_SLOTS = 1_000
 OF_THE_CLIENT = frozenset({"DAIRA_URL", "DAIRA_API_KEY"})
-"""Read by `daira upload`, from the environment of whoever calls a service that runs elsewhere."""
+"""Read by the commands that use the API, for whoever calls a service that runs elsewhere."""
 
 
 class Environment(StrEnum):

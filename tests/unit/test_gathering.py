@@ -58,7 +58,10 @@ def test_a_pattern_may_be_a_whole_path(desk: Path) -> None:
 def test_no_link_leads_round_in_circles() -> None:
     Path("in/deep/up").symlink_to("../..")
     Path("loop").symlink_to("loop")
-    assert found(["."]) == ["[g].pdf", "a.pdf", "b.pdf", "in/c.pdf", "in/deep/d.PDF"]
+    gathered = gather(["."], name=None)
+    assert [file.shown for file in gathered.files] == ["[g].pdf", "a.pdf", "b.pdf", "in/c.pdf", "in/deep/d.PDF"]
+    # Whoever followed it would meet it again, on each round.
+    assert [left.shown for left in gathered.left_out] == ["loop", "in/deep/up"]
     assert found(["**/*.pdf"]) == ["[g].pdf", "a.pdf", "b.pdf", "in/c.pdf"]
     assert faults(gather(["loop"], name=None)) == ["loop"]
 
