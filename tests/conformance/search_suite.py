@@ -1,5 +1,6 @@
 """`Search`: pages are found by their words, best first, page by page without a gap, and never another tenant's."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -224,8 +225,56 @@ async def unindexed(
         return await tx.search.unindexed(limit=limit, after=after)
 
 
+LARGEST = 250_000
+"""Characters that a page can have."""
+
+HOSTILE = {
+    "characters": " ".join(map(chr, range(0x4E00, 0x9FFF))) * 6,
+    "rare characters": " ".join(map(chr, range(0x20000, 0x2A6DF))) * 2,
+    "addresses": " ".join(f"a{n}.bc/d{n}" for n in range(20_000)),
+    "compounds": "-".join(f"a{n}" for n in range(40_000)),
+    "short compounds": " ".join(f"{n}a-{n}b-{n}c" for n in range(15_000)),
+    "one word": "x" * LARGEST,
+    "swelling": "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM} " * (LARGEST // 2),
+    "marks": "<>&;'\"\\:*!|()" * (LARGEST // 14),
+    "one letter": "a " * (LARGEST // 2),
+}
+
+
 class StemmedSearchSuite(SearchSuite):
     """Of a store that knows languages."""
+
+    @pytest.mark.parametrize("language", ["eng", "jpn"])
+    @pytest.mark.parametrize("name", HOSTILE)
+    async def test_a_page_of_whatever_can_be_indexed_and_found(self, rig: Rig, name: str, language: str) -> None:
+        """One that could not would keep its document from ever being done."""
+        tenant = await rig.tenant()
+        await indexed(rig, tenant, "zebra " + HOSTILE[name][:LARGEST], language=language)
+        (hit,) = await hits(rig, tenant, "zebra")
+        assert f"{OPEN}zebra{CLOSE}" in hit.snippet
+        assert len(hit.snippet) < 10_000
+
+    async def test_a_long_documents_first_pages_are_found(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        filling = "the " * 25_000
+        texts = [f"page{number} {filling}" for number in range(1, 104)]
+        await indexed(rig, tenant, *texts)
+        assert await pages(rig, tenant, "page1 or page99") == {1, 99}
+        assert await pages(rig, tenant, "page103") == set()
+
+    async def test_those_that_index_one_document_at_once_come_one_after_the_other(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        document = await indexed(rig, tenant, "an invoice", "a letter")
+
+        async def again(*, only_new: bool) -> bool:
+            async with rig.database.begin(tenant) as tx:
+                await tx.pages.all(document.id)
+                return await tx.search.index(document.id, only_new=only_new)
+
+        async with asyncio.timeout(20):
+            done = await asyncio.gather(*[again(only_new=number % 2 == 0) for number in range(6)])
+        assert done.count(True) == 3
+        assert await pages(rig, tenant, "invoice or letter") == {1, 2}
 
     @pytest.mark.parametrize(
         ("language", "text", "query"),
