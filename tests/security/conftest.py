@@ -6,6 +6,7 @@ import asyncpg
 import pytest
 
 from app.adapters.postgres.engine import Engine, administer
+from app.domain.webhooks import Event
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
 from tests.support.rig import Rig, done, new_answer, new_page
@@ -32,6 +33,8 @@ async def furnished(cloned: Cloned, engine: Engine) -> Rig:
             assert await tx.pages.draft(lease, [new_page()])
             assert await tx.answers.keep(lease, new_answer())
         assert await rig.settle(done(lease))
+        # Asked for what does not happen here: each tenant has one job.
+        await rig.webhook(tenant, events=frozenset({Event.JOB_CANCELLED}))
         async with rig.database.begin(tenant) as tx:
             await tx.pages.replace(document.id, [new_page(text="Dear")])
             assert await tx.search.index(document.id)

@@ -182,7 +182,12 @@ class Bench:
 
 
 def purging(
-    rig: Rig, blobs: StockedBlobs, *, metrics: Metrics | None = None, retention: timedelta | None = None
+    rig: Rig,
+    blobs: StockedBlobs,
+    *,
+    metrics: Metrics | None = None,
+    retention: timedelta | None = None,
+    job_retention: timedelta | None = None,
 ) -> Purging:
     return Purging(
         database=rig.database,
@@ -190,7 +195,7 @@ def purging(
         blobs=blobs,
         sweeps=rig.sweeps,
         metrics=metrics or Metrics(),
-        job_retention=None,
+        job_retention=job_retention,
         retention=retention,
     )
 

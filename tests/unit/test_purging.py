@@ -326,3 +326,28 @@ def test_a_blob_is_a_documents_by_the_very_spelling_of_its_key(name: str, *, kno
     with suppress(ValueError):
         if known:
             assert blob_key(ACME, DocumentId(UUID(name))) == f"acme/{name}"
+
+
+async def test_jobs_without_a_document_go_when_they_ended_long_ago(yard: Yard) -> None:
+    document = await yard.document()
+    of_document = await yard.rig.enqueue(ACME, document_id=document.id)
+    old, waiting = await yard.rig.enqueue(ACME), await yard.rig.enqueue(ACME)
+    for job in (of_document, old):
+        await yard.rig.cancel(job)
+    await yard.rig.advance(DAY * 2)
+    recent = await yard.rig.enqueue(ACME)
+    await yard.rig.cancel(recent)
+    metrics = Metrics()
+    service = purging(yard.rig, yard.blobs, metrics=metrics, job_retention=DAY)
+    assert (await service.purge(dry_run=True)).jobs == 1
+    assert (await service.purge()).jobs == 1
+    assert (await service.purge()).jobs == 0
+    async with yard.rig.database.begin(ACME) as tx:
+        assert {job.id for job in await tx.jobs.newest()} == {of_document.id, waiting.id, recent.id}
+    assert metrics.registry.get_sample_value("daira_purged_total", {"what": "job"}) == 1
+
+
+async def test_without_a_retention_of_jobs_none_goes(yard: Yard) -> None:
+    await yard.rig.cancel(await yard.rig.enqueue(ACME))
+    await yard.rig.advance(DAY * 10_000)
+    assert (await purging(yard.rig, yard.blobs).purge()).jobs == 0
