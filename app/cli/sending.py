@@ -22,7 +22,8 @@ WATCHERS = 8
 SOON = 5.0
 """Seconds, where a busy server does not say when to come again."""
 
-FORBIDDEN = 403
+UNAUTHORIZED, FORBIDDEN = 401, 403
+REFUSED = frozenset({UNAUTHORIZED, FORBIDDEN})
 
 LOOK = 0.2
 
@@ -161,6 +162,9 @@ class _Crew:
                 try:
                     return self._stored(file, digest)
                 except ApiFault as fault:
+                    if fault.status in REFUSED:
+                        # So would be all others: the key has ended, or is for something else.
+                        self._todo.clear()
                     if not is_busy(fault):
                         raise
                     close(wait := fault.retry_after or SOON)

@@ -67,6 +67,13 @@ def limit(service: Service, jobs: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def key(service: Service, scope: str) -> str:
+    settings = {"DAIRA_DATABASE_URL": service.database_url}
+    made = run("key", "create", "acme", "--scope", scope, cwd=service.data_dir, **settings)
+    assert made.returncode == 0, made.stderr
+    return made.stdout.strip()
+
+
 def test_ctrl_c_finishes_what_is_being_sent_and_the_next_run_sends_the_rest_alone(
     service: Service, line: BadLine, tmp_path: Path
 ) -> None:
@@ -150,13 +157,20 @@ def test_a_full_queue_is_waited_for(service: Service, tmp_path: Path) -> None:
 
 def test_a_key_that_may_only_write_sends_all_the_same(service: Service, tmp_path: Path) -> None:
     files(tmp_path / "scans", 3)
-    settings = {"DAIRA_DATABASE_URL": service.database_url}
-    made = run("key", "create", "acme", "--scope", "documents:write", cwd=service.data_dir, **settings)
-    theirs = ours(service, service) | {"DAIRA_API_KEY": made.stdout.strip()}
+    theirs = ours(service, service) | {"DAIRA_API_KEY": key(service, "documents:write")}
     for told in ("3 sent, 0 were there already, 0 failed", "0 sent, 3 were there already, 0 failed"):
         done = run("upload", "scans", cwd=tmp_path, **theirs)
         assert done.returncode == 0, done.stderr
         assert told in done.stderr
+
+
+def test_a_key_that_may_not_write_is_tried_with_one_file_and_not_with_all(service: Service, tmp_path: Path) -> None:
+    files(tmp_path / "scans", 20)
+    theirs = ours(service, service) | {"DAIRA_API_KEY": key(service, "documents:read")}
+    done = run("upload", "--parallel", "1", "scans", cwd=tmp_path, **theirs)
+    assert done.returncode == 1
+    assert done.stderr.count("forbidden") == 1
+    assert "0 sent, 0 were there already, 1 failed, 19 not sent" in done.stderr
 
 
 def test_a_thousand_files_are_sent_once_each(service: Service, tmp_path: Path) -> None:
