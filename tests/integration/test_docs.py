@@ -67,6 +67,12 @@ def test_links_lead_to_files(page: str) -> None:
     assert [link for link in LINK.findall(here.read_text()) if not (here.parent / link).exists()] == []
 
 
+def test_the_index_names_every_page_but_the_records_of_decisions() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    pages = [page.removeprefix("docs/") for page in PAGES if page.startswith("docs/") and "decisions/" not in page]
+    assert [page for page in pages if page != "index.md" and f"({page})" not in index] == []
+
+
 def _laid_out(desk: Path, page: str) -> Path:
     """A folder as the reader has it: some documents, and `daira` of this environment."""
     desk.mkdir()
