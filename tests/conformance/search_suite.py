@@ -233,6 +233,9 @@ HOSTILE = {
     "rare characters": " ".join(map(chr, range(0x20000, 0x2A6DF))) * 2,
     "addresses": " ".join(f"a{n}.bc/d{n}" for n in range(20_000)),
     "compounds": "-".join(f"a{n}" for n in range(40_000)),
+    "compounds of characters": " ".join(
+        f"{chr(0x20000 + n)}{chr(0x4E00 + n % 20_000)}-{chr(0x20001 + n)}" for n in range(42_000)
+    ),
     "short compounds": " ".join(f"{n}a-{n}b-{n}c" for n in range(15_000)),
     "one word": "x" * LARGEST,
     "swelling": "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM} " * (LARGEST // 2),

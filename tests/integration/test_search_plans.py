@@ -28,8 +28,8 @@ INDEXED = (
 WALKS = """
 select pg_stat_get_xact_numscans('daira.terms'::regclass) + pg_stat_get_xact_numscans('daira.pages'::regclass)
      + pg_stat_get_xact_numscans('daira.documents'::regclass) as walks,
-       pg_stat_get_xact_tuples_fetched('daira.terms'::regclass) as terms,
-       pg_stat_get_xact_tuples_fetched('daira.pages'::regclass) as pages
+       pg_stat_get_xact_tuples_fetched('daira.terms_pkey'::regclass) as terms,
+       pg_stat_get_xact_tuples_fetched('daira.pages_pkey'::regclass) as pages
 """
 
 
@@ -53,7 +53,7 @@ async def test_a_search_walks_no_table_and_reads_what_its_rarest_word_has(cloned
             (row,) = await tx.search._clamped.call(WALKS)
         assert row["walks"] == 0, query
         assert row["terms"] < 20, query
-        assert row["pages"] < 5, query
+        assert row["pages"] < 10, query
 
 
 async def test_an_index_of_full_text_is_of_no_use_behind_the_wall(cloned: Cloned, engine: Engine) -> None:

@@ -10,7 +10,7 @@ from app.domain.stemming import CHARACTERS, SIMPLE, UNSPACED, config_of, stemmin
 
 # ruff: noqa: S608 - statements put together from our own parts
 MOST_OF_A_PAGE = 100_000
-"""Characters of a page that are searched. A tsvector holds a mebibyte, and a character makes up to 5 bytes of one."""
+"""Characters of a page that are searched. A tsvector holds a mebibyte, and a character makes up to 8 bytes of one."""
 
 MOST_OF_A_DOCUMENT = 10_000_000
 """Characters: some 5,000 pages, 6 s of the database's time."""
