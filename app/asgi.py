@@ -11,6 +11,8 @@ from app.bootstrap import open_runtime
 from app.settings import Role, Settings
 from app.telemetry import Metrics
 from app.web import errors
+from app.web.headers import COMPONENTS
+from app.web.openapi import TAGS, Described, operation_id
 from app.web.pace import Pace
 from app.web.requests import Requests
 from app.web.routes import documents, events, health, jobs, me, outputs, search, usage, webhooks
@@ -33,10 +35,13 @@ def create_app(settings: Settings) -> FastAPI:
             if runtime.worker is not None:
                 await runtime.worker.stop()
 
-    app = FastAPI(
+    app = Described(
         title="Daira",
         version="0.1.0",
         description=DESCRIPTION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        openapi_tags=TAGS,
+        generate_unique_id_function=operation_id,
         lifespan=lifespan,
         openapi_url="/openapi.json" if serves else None,
         docs_url="/docs" if serves else None,
@@ -67,7 +72,7 @@ def create_app(settings: Settings) -> FastAPI:
                 "Prefer",
                 "X-Request-ID",
             ],
-            expose_headers=["Content-Disposition", "ETag", "X-Request-ID"],
+            expose_headers=sorted(COMPONENTS),
         )
     app.add_middleware(Pace, patience=settings.client_patience_seconds)
     app.add_middleware(Requests, metrics=metrics)

@@ -12,12 +12,13 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer, SecurityScopes
 
 from app.domain.callers import Caller
-from app.domain.errors import Forbidden, TooMany, Unauthorized
+from app.domain.errors import Forbidden, TooMany, Unauthorized, Unavailable
 from app.domain.ids import TenantId
 from app.domain.keys import Scope
 from app.domain.rates import WINDOW, Verdict
 from app.services.rates import Rates
 from app.services.tenants import Tenants
+from app.web.refusals import refuses
 
 BEARER = HTTPBearer(
     auto_error=False,
@@ -28,6 +29,7 @@ BEARER = HTTPBearer(
 """For the OpenAPI document alone: it would answer in its own words, and 403 to who sends nothing."""
 
 
+@refuses(Unauthorized, Forbidden, TooMany, Unavailable)
 async def _caller(request: Request, needed: SecurityScopes, _: Annotated[object, Depends(BEARER)]) -> Caller:
     caller = await _authenticated(request)
     _hold_to_rate(request, caller)

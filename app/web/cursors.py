@@ -5,7 +5,10 @@ import binascii
 import json
 import re
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
+
+from fastapi import Query
 
 from app.domain.documents import Cursor
 from app.domain.errors import Invalid
@@ -15,6 +18,9 @@ from app.web.schemas import in_utc
 
 SMALL = re.compile(r"[0-9]{1,9}")
 """A number that every store can hold."""
+
+
+ACursor = Annotated[str | None, Query(description="The last page's `next_cursor`, with the same filters as there.")]
 
 
 def of_document(created_at: datetime, document_id: DocumentId) -> str:

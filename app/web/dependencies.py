@@ -16,6 +16,7 @@ from app.services.search import Search
 from app.services.uploads import Uploads
 from app.services.usage import Usage
 from app.services.webhooks import Webhooks
+from app.web.refusals import refuses
 
 
 async def _documents(request: Request) -> Documents:
@@ -63,11 +64,16 @@ async def _usage(request: Request) -> Usage:
     return usage
 
 
-async def _document_id(document_id: Annotated[str, Path(description="UUID")]) -> DocumentId:
+AN_ID = Path(json_schema_extra={"format": "uuid"})
+
+
+@refuses(NotFound)
+async def _document_id(document_id: Annotated[str, AN_ID]) -> DocumentId:
     return DocumentId(_uuid(document_id, "document"))
 
 
-async def _job_id(job_id: Annotated[str, Path(description="UUID")]) -> JobId:
+@refuses(NotFound)
+async def _job_id(job_id: Annotated[str, AN_ID]) -> JobId:
     return JobId(_uuid(job_id, "job"))
 
 
@@ -82,6 +88,9 @@ def _uuid(text: str, what: str) -> UUID:
     except ValueError:
         raise NotFound(f"there is no such {what}") from None
 
+
+PageNumber = Annotated[int, Path(description="From 1.", json_schema_extra={"minimum": 1})]
+"""One that no document has is answered like one that this document has not."""
 
 TheDocuments = Annotated[Documents, Depends(_documents)]
 TheEvents = Annotated[Events, Depends(_events)]

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from app.domain.errors import (
     Conflict,
@@ -27,7 +28,7 @@ from app.domain.errors import (
     Unavailable,
     Unsupported,
 )
-from app.web.schemas import FieldFault, Problem
+from app.web.problems import FieldFault, Problem
 
 log = structlog.get_logger()
 
@@ -65,13 +66,14 @@ TITLES = {
 }
 
 OF_THE_FRAMEWORK = {
-    400: "invalid",
     401: "unauthorized",
     403: "forbidden",
     404: "not_found",
     405: "method_not_allowed",
     408: "request_timeout",
 }
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 RETRY_SOON = 5
 """Seconds, where nothing better is known."""
@@ -142,9 +144,28 @@ async def _malformed(request: Request, error: Exception) -> JSONResponse:
 
 async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    code = OF_THE_FRAMEWORK.get(error.status_code, "invalid")
-    detail = "there is nothing at this address" if error.status_code == 404 else error.detail  # noqa: PLR2004
-    return problem(request, status=error.status_code, code=code, detail=detail, headers=error.headers)
+    status, headers, detail = error.status_code, error.headers, error.detail
+    match status:
+        case 400:
+            # A body that its parser gives up on, for it is no UTF-8 or nested too deeply: not valid, like any other.
+            status, detail = 422, "the body is not JSON"
+        case 404:
+            detail = "there is nothing at this address"
+        case 405:
+            headers = {"Allow": ", ".join(_allowed(request))}
+        case _:
+            pass
+    return problem(request, status=status, code=OF_THE_FRAMEWORK.get(status, "invalid"), detail=detail, headers=headers)
+
+
+def _allowed(request: Request) -> list[str]:
+    """All methods of the address: the router names those of the first route that it meets."""
+    routes = request.app.routes
+    return [
+        method
+        for method in METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
 
 
 async def _left(_request: Request, _error: Exception) -> Response:

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request, Response
 
-from app.domain.errors import Invalid
+from app.domain.errors import Conflict, IdempotencyMismatch, Invalid
 from app.domain.idempotency import Once
+from app.web.refusals import refuses
 
 KEY = Header(
     alias="Idempotency-Key",
@@ -18,6 +19,7 @@ KEY = Header(
 )
 
 
+@refuses(Conflict, IdempotencyMismatch)
 async def _once(request: Request, key: Annotated[str | None, KEY] = None) -> Once | None:
     if key is None:
         return None

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
@@ -33,7 +34,8 @@ LANGUAGE_NAME = r"^[A-Za-z]{2,20}([- ][A-Za-z]{2,20}){0,2}$"
 """A code or an English name: `de`, `pt-BR`, `Brazilian Portuguese`."""
 
 MOST_JOBS = 20
-SAYS_SOMETHING = r"\S"
+SAYS_SOMETHING = r"^[^\x00]*[^\s\x00][^\x00]*$"
+"""Not blank, and without a NUL, which no text in the database can have."""
 
 
 class _Request(BaseModel):
@@ -55,11 +57,16 @@ class OcrRequest(_Request):
     pages: Annotated[str, Field(max_length=200, pattern=PAGES, examples=["1-3,7"])] | None = None
 
 
+def _whole(number: object) -> object:
+    """To JSON Schema, 150.0 is an integer."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
 class SummarizeRequest(_Request):
     """What a document says, in few words."""
 
     kind: Literal["summarize"]
-    max_words: Annotated[StrictInt, Field(ge=10, le=2_000, examples=[150])] | None = None
+    max_words: Annotated[StrictInt, BeforeValidator(_whole), Field(ge=10, le=2_000, examples=[150])] | None = None
     language: (
         Annotated[
             StrictStr,
@@ -131,7 +138,7 @@ class ClassifyRequest(_Request):
 
     kind: Literal["classify"]
     labels: Annotated[
-        list[Annotated[StrictStr, Field(max_length=100, pattern=r"^\S([^\r\n]*\S)?$")]],
+        list[Annotated[StrictStr, Field(max_length=100, pattern=r"^[^\s\x00]([^\r\n\x00]*[^\s\x00])?$")]],
         AfterValidator(_told_apart),
         Field(min_length=2, max_length=100, examples=[["invoice", "receipt", "contract", "other"]]),
     ]
@@ -154,26 +161,22 @@ JOB_REQUEST = TypeAdapter[AnyJobRequest](AnyJobRequest)
 JOB_REQUESTS = TypeAdapter[list[AnyJobRequest]](Annotated[list[AnyJobRequest], Field(max_length=MOST_JOBS)])
 
 
-def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
-    """References would lead to the root of the OpenAPI document, and not to that of the schema."""
-    if isinstance(schema, list):
-        return [_inlined(part, definitions) for part in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    if "$ref" in schema:
-        return _inlined(definitions[schema["$ref"].removeprefix("#/$defs/")], definitions)
-    return {
-        name: _inlined(part, definitions) for name, part in schema.items() if name not in {"$defs", "discriminator"}
-    }
-
-
-_SCHEMA = JOB_REQUEST.json_schema()
+KINDS: Sequence[type[_Request]] = [OcrRequest, SummarizeRequest, ExtractRequest, ClassifyRequest, AskRequest]
+A_REQUEST: dict[str, Any] = {
+    "oneOf": [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in KINDS],
+    "discriminator": {
+        "propertyName": "kind",
+        "mapping": {
+            kind.__name__.removesuffix("Request").lower(): f"#/components/schemas/{kind.__name__}" for kind in KINDS
+        },
+    },
+}
 JOB_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
             "application/json": {
-                "schema": _inlined(_SCHEMA, _SCHEMA["$defs"]),
+                "schema": A_REQUEST,
                 "examples": {
                     "ocr": {"value": {"kind": "ocr", "language": "eng+deu"}},
                     "summarize": {"value": {"kind": "summarize", "max_words": 150}},

@@ -1,10 +1,11 @@
 """What goes over the wire, as the API's contract names it."""
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator
 
 from app.domain.callers import Caller
 from app.domain.documents import Document, DocumentStatus, status
@@ -12,6 +13,7 @@ from app.domain.jobs import Attempt, AttemptOutcome, Job, JobState
 from app.domain.keys import Scope
 from app.domain.pages import Page, Source
 from app.domain.warnings import WarningCode
+from app.web.results import RESULT
 
 
 def in_utc(moment: datetime) -> datetime:
@@ -22,38 +24,34 @@ def in_utc(moment: datetime) -> datetime:
         raise ValueError("the time is out of range") from None
 
 
-Moment = Annotated[AwareDatetime, AfterValidator(in_utc)]
+def _dated(value: object) -> object:
+    """Seconds since some day, which Pydantic would take as well, are no RFC 3339."""
+    if isinstance(value, str) and not re.match(r"\d{4}-\d{2}-\d{2}[Tt ]", value):
+        raise ValueError("a time is written like 2026-11-30T09:00:00Z")
+    return value
 
 
-class FieldFault(BaseModel):
-    pointer: str
-    detail: str
-
-
-class Problem(BaseModel):
-    """RFC 9457."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    request_id: str
-    errors: list[FieldFault] | None = None
+Moment = Annotated[AwareDatetime, BeforeValidator(_dated), AfterValidator(in_utc)]
 
 
 class ErrorBody(BaseModel):
+    """Why a job, or an attempt, has failed."""
+
     code: str
     message: str
 
 
 class ProgressBody(BaseModel):
+    """How far a running job is."""
+
     done: int
     total: int
     unit: str
 
 
 class AttemptBody(BaseModel):
+    """One try of a job, and what became of it."""
+
     attempt: int
     outcome: AttemptOutcome
     error: ErrorBody | None
@@ -62,6 +60,8 @@ class AttemptBody(BaseModel):
 
 
 class JobBody(BaseModel):
+    """A job as it is now."""
+
     id: UUID
     document_id: UUID | None
     kind: str
@@ -72,7 +72,7 @@ class JobBody(BaseModel):
     releases: int
     max_attempts: int
     progress: ProgressBody | None
-    result: Any
+    result: Annotated[Any, RESULT]
     error: ErrorBody | None
     created_at: datetime
     run_after: datetime
@@ -85,6 +85,8 @@ class JobBody(BaseModel):
 
 
 class JobWithHistory(JobBody):
+    """A job with its attempts, oldest first."""
+
     history: list[AttemptBody]
 
     @classmethod
@@ -94,6 +96,8 @@ class JobWithHistory(JobBody):
 
 
 class JobList(BaseModel):
+    """Jobs, newest first; `next_cursor` asks for the next page."""
+
     data: list[JobBody]
     next_cursor: str | None
 
@@ -103,12 +107,16 @@ class ProgressOfJob(ProgressBody):
 
 
 class WarningBody(BaseModel):
+    """What one should know of a document that was read all the same."""
+
     code: WarningCode
     detail: str
     pages: list[int]
 
 
 class DocumentBody(BaseModel):
+    """A document with its jobs."""
+
     id: UUID
     filename: str
     media_type: str
@@ -143,11 +151,15 @@ class DocumentBody(BaseModel):
 
 
 class DocumentList(BaseModel):
+    """Documents, newest first; `next_cursor` asks for the next page."""
+
     data: list[DocumentBody]
     next_cursor: str | None
 
 
 class WordBody(BaseModel):
+    """A word. Its box is in points of the page as displayed, from the top left."""
+
     text: str
     box: tuple[float, float, float, float]
     confidence: float
@@ -157,6 +169,8 @@ class WordBody(BaseModel):
 
 
 class PageBody(BaseModel):
+    """A page with its text."""
+
     number: int
     text: str
     source: Source
@@ -173,14 +187,20 @@ class PageBody(BaseModel):
 
 
 class PageWithWords(PageBody):
+    """A page with its words."""
+
     words: list[WordBody]
 
 
 class PageList(BaseModel):
+    """All pages, in order."""
+
     data: list[PageBody]
 
 
 class LimitsBody(BaseModel):
+    """What holds for the tenant."""
+
     max_running: int | None
     max_queued: int
     max_upload_bytes: int
@@ -188,6 +208,8 @@ class LimitsBody(BaseModel):
 
 
 class MeBody(BaseModel):
+    """What a key is for."""
+
     tenant: str
     key: str
     scopes: list[Scope]

@@ -1,6 +1,7 @@
 """The OpenAPI document describes what is served, and nothing is served that the outside contract does not name."""
 
 from inspect import isasyncgenfunction, iscoroutinefunction
+from re import fullmatch
 from typing import Any
 
 import pytest
@@ -93,9 +94,10 @@ def test_every_operation_has_a_summary_and_a_tag(document: dict[str, Any]) -> No
         assert operation.get("tags"), name
 
 
-def test_every_operation_has_an_id_of_its_own(document: dict[str, Any]) -> None:
+def test_every_operation_has_an_id_of_its_own_that_reads_like_a_function(document: dict[str, Any]) -> None:
     ids = [operation["operationId"] for operation in operations(document).values()]
     assert len(set(ids)) == len(ids)
+    assert [name for name in ids if not fullmatch(r"[a-z]+(_[a-z]+)+", name)] == []
 
 
 def test_the_upload_form_is_described_with_its_file(document: dict[str, Any]) -> None:

@@ -111,7 +111,7 @@ def operations(document: dict[str, Any]) -> list[Operation]:
         for path, item in document["paths"].items()
         for method, operation in item.items()
         if method in HTTP_METHODS
-        for places, fixed in _bodies(operation)
+        for places, fixed in _bodies(operation, document)
     ]
 
 
@@ -120,7 +120,13 @@ def _parameters(item: dict[str, Any], operation: dict[str, Any]) -> dict[str, st
     return {parameter["name"]: parameter["in"] for parameter in parameters}
 
 
-def _bodies(operation: dict[str, Any]) -> Iterator[tuple[dict[str, str], dict[str, object]]]:
+def _resolved(schema: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    found: dict[str, Any] = document["components"]["schemas"][name] if name else schema
+    return found
+
+
+def _bodies(operation: dict[str, Any], document: dict[str, Any]) -> Iterator[tuple[dict[str, str], dict[str, object]]]:
     """Each kind of body: the places of its parameters, and those that are always the same."""
     content = operation.get("requestBody", {}).get("content", {})
     if not content:
@@ -128,5 +134,5 @@ def _bodies(operation: dict[str, Any]) -> Iterator[tuple[dict[str, str], dict[st
     for media_type, body in content.items():
         place = "form" if media_type.startswith("multipart/") else "json"
         for kind in body["schema"].get("oneOf", [body["schema"]]):
-            parts = kind.get("properties", {})
+            parts = _resolved(kind, document).get("properties", {})
             yield dict.fromkeys(parts, place), {name: part["const"] for name, part in parts.items() if "const" in part}

@@ -24,6 +24,7 @@ from app.settings import Settings
 from app.telemetry import Metrics
 from app.worker.holds import JobHold, monotonic
 from tests.support.event_streams import LeavesEndless
+from tests.support.described import Descriptions, held_to
 from tests.support.rig import KIND, LEASE
 
 ACME = TenantId("acme")
@@ -90,7 +91,8 @@ async def served(*, llm: Llm | None = None, **settings: Any) -> AsyncIterator[Se
     async with open_runtime(in_memory(**settings), Metrics(), llm=llm) as runtime:
         app.state.runtime = runtime
         transport = httpx.ASGITransport(LeavesEndless(app), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://daira.test") as client:
+        hooks = {"response": [held_to(the_descriptions())]}
+        async with httpx.AsyncClient(transport=transport, base_url="http://daira.test", event_hooks=hooks) as client:
             web = Served(app=app, runtime=runtime, client=client)
             client.headers.update(await web.key_of(ACME))
             yield web
@@ -105,6 +107,11 @@ def in_memory(**settings: Any) -> Settings:
 def the_app() -> FastAPI:
     """One for all tests: what differs between them is the runtime, and the first request to an app is a slow one."""
     return create_app(in_memory())
+
+
+@cache
+def the_descriptions() -> Descriptions:
+    return Descriptions(the_app())
 
 
 def new_bytes() -> bytes:

@@ -48,6 +48,9 @@ def raising(web: Served, error: Exception) -> None:
     async def fail(*_: object, **__: object) -> None:
         raise error
 
+    # No operation is described with errors that a test has thought out.
+    web.client.event_hooks = {}
+
     class Failing:
         newest = staticmethod(fail)
 

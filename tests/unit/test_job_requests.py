@@ -145,9 +145,11 @@ def test_the_code_is_that_of_the_job_error() -> None:
     assert LlmNotConfigured.code == "llm_not_configured"
 
 
-async def test_requests_are_described_with_all_kinds_and_without_references(web: Served) -> None:
+async def test_requests_are_described_with_all_kinds_told_apart_by_their_name(web: Served) -> None:
     described = (await web.client.get("/openapi.json")).json()
     body = described["paths"]["/v1/documents/{document_id}/jobs"]["post"]["requestBody"]["content"]["application/json"]
-    kinds = {part["properties"]["kind"]["const"] for part in body["schema"]["oneOf"]}
-    assert kinds == NEED_TEXT | {"ocr"} == set(body["examples"])
-    assert "$ref" not in json.dumps(body["schema"])
+    schemas = described["components"]["schemas"]
+    names = [part["$ref"].rpartition("/")[2] for part in body["schema"]["oneOf"]]
+    kinds = {schemas[name]["properties"]["kind"]["const"]: f"#/components/schemas/{name}" for name in names}
+    assert kinds.keys() == NEED_TEXT | {"ocr"} == set(body["examples"])
+    assert body["schema"]["discriminator"] == {"propertyName": "kind", "mapping": kinds}

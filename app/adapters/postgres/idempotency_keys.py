@@ -20,7 +20,7 @@ from app.domain.ids import DocumentId
 PATIENCE = 5
 """Seconds for another request with the key to commit: it has its bytes already, and has only rows to write."""
 
-WAIT_AT_MOST = text("select set_config('lock_timeout', :seconds, true)")
+WAIT_AS_BEFORE = text("set local lock_timeout to default")
 
 
 class PostgresIdempotencyKeys:
@@ -71,7 +71,7 @@ class PostgresIdempotencyKeys:
 
     @asynccontextmanager
     async def _patiently(self) -> AsyncIterator[None]:
-        await self._clamped.execute(WAIT_AT_MOST.bindparams(seconds=f"{PATIENCE}s"))
+        await self._clamped.execute(text(f"set local lock_timeout = '{PATIENCE * 1000:.0f}ms'"))
         try:
             yield
         except DBAPIError as error:
@@ -80,7 +80,7 @@ class PostgresIdempotencyKeys:
                 told = "a request with this Idempotency-Key is being done: send it again"
                 raise Conflict(told, retry_after=timedelta(seconds=1)) from None
             raise
-        await self._clamped.execute(WAIT_AT_MOST.bindparams(seconds="0"))
+        await self._clamped.execute(WAIT_AS_BEFORE)
 
     def _own(self, key: str) -> ColumnElement[bool]:
         return and_(idempotency_keys.c.tenant_id == self._tenant_id, idempotency_keys.c.key == key)

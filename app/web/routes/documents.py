@@ -2,27 +2,29 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from app.domain.callers import Caller
 from app.domain.documents import DocumentStatus
-from app.domain.errors import Conflict, Invalid, NotFound, TooMany
+from app.domain.errors import Conflict, Invalid, LlmNotConfigured, NotFound, NotReady, TooMany, Unsupported
 from app.domain.filenames import displayable
 from app.domain.idempotency import Once
 from app.services.documents import Listed
 from app.services.uploads import Accepted, Received, Uploads
 from app.web import cursors
 from app.web.callers import JobWritingCaller, Reader, Writer, WritingCaller
-from app.web.dependencies import ADocumentId, TheDocuments, TheJobs, TheUploads
+from app.web.cursors import ACursor
+from app.web.dependencies import ADocumentId, PageNumber, TheDocuments, TheJobs, TheUploads
 from app.web.forms import Form, read_text
 from app.web.idempotency import AnOnce, tell_replayed
 from app.web.job_requests import JOB_BODY, parse_request, parse_requests
 from app.web.leaving import unless_gone
 from app.web.preferences import ThePreference
 from app.web.revalidated import NOT_MODIFIED, IfNoneMatch, revalidated
+from app.web.refusals import refuses
 from app.web.schemas import (
     DocumentBody,
     DocumentList,
@@ -33,35 +35,19 @@ from app.web.schemas import (
     PageWithWords,
 )
 from app.web.strict_json import parse_json
+from app.web.upload_form import UPLOAD_FORM
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
 
-UPLOAD_FORM: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {
-                        "file": {"type": "string", "format": "binary", "description": "The document."},
-                        "jobs": {
-                            "type": "string",
-                            "description": "JSON array of job requests.",
-                            "default": '[{"kind": "ocr"}]',
-                        },
-                        "metadata": {"type": "string", "description": "JSON object, kept with the document."},
-                        "language": {"type": "string", "description": "ISO 639-2 code.", "default": "eng"},
-                    },
-                }
-            }
-        },
-    }
-}
 
-
-@router.post("", status_code=202, openapi_extra=UPLOAD_FORM)
+@router.post(
+    "",
+    status_code=202,
+    response_description="It is stored, and its jobs are queued.",
+    responses={200: {"model": DocumentBody, "description": "It was there already: `deduplicated` is true."}},
+    openapi_extra=UPLOAD_FORM,
+)
+@refuses(LlmNotConfigured, Unsupported)
 async def upload_document(
     request: Request,
     response: Response,
@@ -99,13 +85,13 @@ async def list_documents(
     tenant_id: Reader,
     documents: TheDocuments,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    cursor: str | None = None,
+    cursor: ACursor = None,
     status: DocumentStatus | None = None,
     filename: Annotated[
         str | None, Query(max_length=255, pattern=r"^[^\x00]*$", description="A part of the name.")
     ] = None,
-    created_after: Moment | None = None,
-    created_before: Moment | None = None,
+    created_after: Annotated[Moment | None, Query(description="Later than this time.")] = None,
+    created_before: Annotated[Moment | None, Query(description="Earlier than this time.")] = None,
     sha256: Annotated[
         str | None, Query(pattern=r"^[0-9a-f]{64}$", description="Of the bytes: at most one document has them.")
     ] = None,
@@ -142,32 +128,45 @@ async def get_document(
     return revalidated(request, DocumentBody.of(listed.document, listed.jobs))
 
 
-@router.delete("/{document_id}", status_code=204)
+@router.delete("/{document_id}", status_code=204, response_description="It is gone.")
 async def delete_document(tenant_id: Writer, document_id: ADocumentId, documents: TheDocuments) -> None:
     """Remove the document with its bytes, pages, jobs and results."""
     await documents.remove(tenant_id, document_id)
 
 
-@router.get("/{document_id}/text", response_class=PlainTextResponse)
+@router.get("/{document_id}/text", response_class=PlainTextResponse, response_description="The text.")
+@refuses(NotReady, Conflict)
 async def get_text(tenant_id: Reader, document_id: ADocumentId, documents: TheDocuments) -> PlainTextResponse:
     """The text of all pages, separated by form feeds; 409 `not_ready` until it is there."""
     return PlainTextResponse(await documents.text(tenant_id, document_id))
 
 
 @router.get("/{document_id}/pages")
+@refuses(NotReady, Conflict)
 async def list_pages(tenant_id: Reader, document_id: ADocumentId, documents: TheDocuments) -> PageList:
+    """All pages with their text, without their words."""
     pages = await documents.pages(tenant_id, document_id)
     return PageList(data=[PageBody.of(page) for page in pages])
 
 
 @router.get("/{document_id}/pages/{number}")
-async def get_page(tenant_id: Reader, document_id: ADocumentId, number: int, documents: TheDocuments) -> PageWithWords:
+@refuses(NotReady, Conflict)
+async def get_page(
+    tenant_id: Reader, document_id: ADocumentId, number: PageNumber, documents: TheDocuments
+) -> PageWithWords:
     """A page with its words."""
     page = await documents.page(tenant_id, document_id, number)
     return PageWithWords.model_validate(page, from_attributes=True)
 
 
-@router.post("/{document_id}/jobs", status_code=202, openapi_extra=JOB_BODY)
+@router.post(
+    "/{document_id}/jobs",
+    status_code=202,
+    response_description="It is queued.",
+    responses={200: {"model": JobBody, "description": "An equal job is queued or running already: this one."}},
+    openapi_extra=JOB_BODY,
+)
+@refuses(Conflict, LlmNotConfigured)
 async def request_job(
     caller: JobWritingCaller,
     document_id: ADocumentId,

@@ -3,9 +3,10 @@
 import asyncio
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 
 from app.web.metrics import exposition
+from app.web.problems import HealthBody, ReadinessBody
 
 router = APIRouter(tags=["operation"])
 
@@ -13,14 +14,19 @@ PATIENCE = 3
 """Seconds for each dependency to answer."""
 
 
-@router.get("/healthz")
-async def healthz() -> dict[str, str]:
+@router.get("/healthz", response_description="It lives.")
+async def get_health() -> HealthBody:
     """The process lives."""
-    return {"status": "ok"}
+    return HealthBody(status="ok")
 
 
-@router.get("/readyz", responses={503: {"description": "Something is not ready: `not_ready` names it."}})
-async def readyz(request: Request) -> JSONResponse:
+@router.get(
+    "/readyz",
+    response_model=HealthBody,
+    response_description="All of them answer.",
+    responses={503: {"model": ReadinessBody, "description": "Something is not ready: `not_ready` names it."}},
+)
+async def get_readiness(request: Request) -> JSONResponse:
     """Database, queue, blobs and background loops answer."""
     runtime = request.app.state.runtime
     faults: dict[str, str] = {}
@@ -36,8 +42,8 @@ async def readyz(request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok"})
 
 
-@router.get("/metrics")
-async def metrics(request: Request) -> Response:
+@router.get("/metrics", response_class=PlainTextResponse, response_description="The metrics.")
+async def get_metrics(request: Request) -> Response:
     """Prometheus text format."""
     runtime = request.app.state.runtime
     body = await exposition(runtime.metrics, runtime.sweeps)

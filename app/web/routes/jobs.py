@@ -6,6 +6,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 
+from app.domain.errors import Conflict
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobState
 from app.web import cursors
@@ -14,6 +15,8 @@ from app.web.dependencies import AJobId, TheJobs
 from app.web.leaving import unless_gone
 from app.web.preferences import ThePreference
 from app.web.revalidated import NOT_MODIFIED, IfNoneMatch, revalidated
+from app.web.cursors import ACursor
+from app.web.refusals import refuses
 from app.web.schemas import JobBody, JobList, JobWithHistory
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -24,7 +27,7 @@ async def list_jobs(
     tenant_id: Reader,
     jobs: TheJobs,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    cursor: str | None = None,
+    cursor: ACursor = None,
     state: JobState | None = None,
     kind: Annotated[str | None, Query(max_length=64)] = None,
     document_id: UUID | None = None,
@@ -64,6 +67,7 @@ async def get_job(
 
 
 @router.post("/{job_id}/cancel")
+@refuses(Conflict)
 async def cancel_job(tenant_id: JobWriter, job_id: AJobId, jobs: TheJobs) -> JobBody:
     """Cancel: a queued job at once, a running one with its worker's next beat."""
     return JobBody.of(await jobs.cancel(tenant_id, job_id))

@@ -6,33 +6,51 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.domain.documents import Document
+from app.domain.errors import Conflict, NotReady
 from app.domain.formats import ALTO, HOCR, MARKDOWN, Format
 from app.domain.ids import DocumentId, TenantId
 from app.services.outputs import Outputs
 from app.web.callers import Reader
-from app.web.dependencies import ADocumentId, TheOutputs, TheRenditions
+from app.web.dependencies import ADocumentId, PageNumber, TheOutputs, TheRenditions
 from app.web.downloads import KEPT, QUIET, REVALIDATED, Delivery, attachment, begun, matches, renamed
+from app.web.headers import shown
 from app.web.leaving import unless_gone
 from app.web.ranges import Range, chosen
+from app.web.refusals import refuses
 
 router = APIRouter(prefix="/v1/documents/{document_id}", tags=["outputs"])
 
 IfNoneMatch = Annotated[str | None, Header(description="An ETag: 304 where it is still the document's.")]
+OF_CONTENT = ("ETag", "Content-Disposition", "Accept-Ranges")
+NAMED = ("Content-Disposition",)
 Width = Annotated[int, Query(ge=16, le=4000, description="Pixels; a page that is very long may be shown smaller.")]
 
 
-def _gives(media_type: str, description: str) -> dict[int | str, dict[str, Any]]:
+def _gives(media_type: str, description: str, *headers: str) -> dict[int | str, dict[str, Any]]:
     content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
-    return {200: {"description": description, "content": content}}
+    return {200: {"description": description, "content": content, **shown(*headers)}}
 
 
 @router.get(
     "/content",
     response_class=StreamingResponse,
-    responses=_gives("application/octet-stream", "The bytes.")
-    | {206: {"description": "A range of them."}, 304: {"description": "Unchanged."}, 416: {"description": "No range."}},
+    responses=_gives("*/*", "The bytes, as the type that was found in them.", *OF_CONTENT)
+    | {
+        206: {
+            "description": "A range of them.",
+            "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
+            **shown(*OF_CONTENT, "Content-Range"),
+        },
+        304: {"description": "Unchanged.", **shown(*OF_CONTENT)},
+        416: {
+            "description": "The range has nothing of the document.",
+            "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            **shown("Content-Range"),
+        },
+    },
 )
-async def content(
+@refuses(Conflict)
+async def download_document(
     tenant_id: Reader,
     document_id: ADocumentId,
     outputs: TheOutputs,
@@ -52,8 +70,12 @@ async def content(
     return await _part(outputs, document, part, headers)
 
 
-@router.head("/content", responses={200: {"description": "As GET, without the bytes."}})
-async def content_head(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
+@router.head(
+    "/content",
+    response_class=Response,
+    responses={200: {"description": "As GET, without the bytes.", **shown(*OF_CONTENT)}},
+)
+async def describe_download(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
     """What GET would say of the original."""
     document = await outputs.document(tenant_id, document_id)
     sized = {"Content-Length": str(document.size)}
@@ -61,13 +83,17 @@ async def content_head(tenant_id: Reader, document_id: ADocumentId, outputs: The
 
 
 @router.get(
-    "/pages/{number}/image", response_class=StreamingResponse, responses=_gives("image/png", "The page as displayed.")
+    "/pages/{number}/image",
+    response_class=StreamingResponse,
+    responses=_gives("image/png", "The page as displayed.", "ETag")
+    | {304: {"description": "Unchanged.", **shown("ETag")}},
 )
-async def page_image(
+@refuses(Conflict)
+async def get_page_image(
     request: Request,
     tenant_id: Reader,
     document_id: ADocumentId,
-    number: int,
+    number: PageNumber,
     outputs: TheOutputs,
     renditions: TheRenditions,
     width: Width = 1000,
@@ -86,9 +112,10 @@ async def page_image(
 @router.get(
     "/searchable.pdf",
     response_class=StreamingResponse,
-    responses=_gives("application/pdf", "The pages with an invisible text layer."),
+    responses=_gives("application/pdf", "The pages with an invisible text layer.", "Content-Disposition"),
 )
-async def searchable_pdf(
+@refuses(NotReady, Conflict)
+async def get_searchable_pdf(
     request: Request, tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs, renditions: TheRenditions
 ) -> Response:
     """The document as a PDF that looks the same and can be searched: what was recognised lies invisibly on the ink."""
@@ -98,20 +125,23 @@ async def searchable_pdf(
     return Delivery(copy, media_type="application/pdf", headers={"Content-Disposition": disposition, **QUIET})
 
 
-@router.get("/hocr", response_class=StreamingResponse, responses=_gives("text/html", "hOCR."))
-async def hocr(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
+@router.get("/hocr", response_class=StreamingResponse, responses=_gives("text/html", "hOCR.", *NAMED))
+@refuses(NotReady, Conflict)
+async def get_hocr(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
     """The text as hOCR: HTML with the place of each word, in pixels at 300 dpi."""
     return await _written(tenant_id, document_id, outputs, HOCR)
 
 
-@router.get("/alto", response_class=StreamingResponse, responses=_gives("application/xml", "ALTO 4."))
-async def alto(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
+@router.get("/alto", response_class=StreamingResponse, responses=_gives("application/xml", "ALTO 4.", *NAMED))
+@refuses(NotReady, Conflict)
+async def get_alto(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
     """The text as ALTO 4: XML with the place of each word, in 1200ths of an inch."""
     return await _written(tenant_id, document_id, outputs, ALTO)
 
 
-@router.get("/markdown", response_class=StreamingResponse, responses=_gives("text/markdown", "Markdown."))
-async def markdown(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
+@router.get("/markdown", response_class=StreamingResponse, responses=_gives("text/markdown", "Markdown.", *NAMED))
+@refuses(NotReady, Conflict)
+async def get_markdown(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
     """The text as Markdown: paragraphs, and headings where a line is set clearly larger."""
     return await _written(tenant_id, document_id, outputs, MARKDOWN)
 

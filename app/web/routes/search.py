@@ -10,6 +10,7 @@ from app.domain.ids import DocumentId
 from app.domain.search import LONGEST, MOST_RANK, Hit, marked_up
 from app.web import cursors
 from app.web.callers import Reader
+from app.web.cursors import ACursor
 from app.web.dependencies import TheSearch
 
 router = APIRouter(prefix="/v1/search", tags=["search"])
@@ -18,6 +19,7 @@ Q = Annotated[
     str,
     Query(
         max_length=LONGEST,
+        json_schema_extra={"minLength": 1},
         description='Words that a page must have; `"a phrase"`, `or` between alternatives, `-` before what must not be'
         " there. Other forms of a word are found too, by the rules of each page's language.",
     ),
@@ -56,7 +58,7 @@ async def search_pages(
     search: TheSearch,
     q: Q,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    cursor: str | None = None,
+    cursor: ACursor = None,
     document_id: UUID | None = None,
 ) -> HitList:
     """Pages that have the words, best first, each with a snippet: HTML, escaped, what was found in `<mark>`."""

@@ -1,0 +1,85 @@
+"""A method that an address does not have is refused with all that it has; bodies that no parser gets through, like others."""
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from app.asgi import create_app
+from app.telemetry import Metrics
+from app.web import errors
+from app.web.requests import Requests
+from tests.unit.served import PROBLEM, Served, in_memory
+
+AN_ID = "0199c0de-0000-7000-8000-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/documents", "GET, POST"),
+        (f"/v1/documents/{AN_ID}", "GET, DELETE"),
+        (f"/v1/documents/{AN_ID}/content", "GET, HEAD"),
+        (f"/v1/documents/{AN_ID}/jobs", "POST"),
+        (f"/v1/jobs/{AN_ID}/cancel", "POST"),
+        ("/healthz", "GET"),
+    ],
+)
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "TRACE", "QUERY"])
+async def test_a_405_names_every_method_of_the_address(web: Served, path: str, allowed: str, method: str) -> None:
+    answer = await web.client.request(method, path)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, allowed)
+    assert (answer.headers["Content-Type"], answer.json()["code"]) == (PROBLEM, "method_not_allowed")
+
+
+async def test_head_is_answered_where_the_document_says_so_and_nowhere_else(web: Served) -> None:
+    """To answer it everywhere would do all the work of a GET, and wait, and stream, for a few headers."""
+    document = await web.uploaded()
+    assert (await web.client.head(f"/v1/documents/{document['id']}/content")).status_code == 200
+    answer = await web.client.head(f"/v1/documents/{document['id']}")
+    assert (answer.status_code, answer.headers["Allow"], answer.content) == (405, "GET, DELETE", b"")
+
+
+def test_no_address_is_described_under_a_method_that_it_has_not() -> None:
+    app = create_app(in_memory())
+    for path, operations in app.openapi()["paths"].items():
+        assert operations.keys() <= {"get", "head", "post", "delete"}, path
+
+
+class Body(BaseModel):
+    name: str
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[" * 100_000, b"\xff\xfe", b'{"name": "a', b"", b"nonsense", b'{"name": 1}'],
+    ids=lambda body: str(body[:9]),
+)
+async def test_a_body_that_no_parser_gets_through_is_not_valid_like_any_other(body: bytes) -> None:
+    app = FastAPI()
+    app.state.debug = False
+    errors.install(app)
+    app.add_middleware(Requests, metrics=Metrics())
+
+    @app.post("/things")
+    async def make(thing: Body) -> Body:
+        return thing
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://daira.test") as client:
+        answer = await client.post("/things", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.headers["Content-Type"]) == (422, PROBLEM)
+    assert answer.json()["code"] == "invalid"
+
+
+@pytest.mark.parametrize("moment", ["0.5", "1700000000", "2026-01-01", "tomorrow", "2026-01-01T00:00:00"])
+async def test_a_time_is_one_of_rfc_3339(web: Served, moment: str) -> None:
+    answer = await web.client.get("/v1/documents", params={"created_after": moment})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/created_after"
+
+
+async def test_an_integer_may_be_written_as_json_schema_lets_it(web: Served) -> None:
+    document = await web.uploaded()
+    for words, status in ((150.0, 409), (150.5, 422), ("150", 422), (True, 422)):
+        request = {"kind": "summarize", "max_words": words}
+        assert (await web.client.post(f"/v1/documents/{document['id']}/jobs", json=request)).status_code == status
