@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 
 from app.adapters.postgres import idempotency_keys
 from app.adapters.postgres.doorbell import PostgresDoorbell
@@ -181,7 +182,7 @@ class TestPostgresIdempotencyKeys(IdempotencySuite):
     async def test_a_request_that_stays_open_is_not_waited_for_for_ever(
         self, rig: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(idempotency_keys, "PATIENCE", 0.2)
+        monkeypatch.setattr(idempotency_keys, "WAIT_BRIEFLY", text("set local lock_timeout = '200ms'"))
         tenant = await rig.tenant()
         async with asyncio.timeout(10), rig.database.begin(tenant) as tx:
             assert await tx.idempotency_keys.take("a key", b"one") is None
@@ -190,7 +191,7 @@ class TestPostgresIdempotencyKeys(IdempotencySuite):
                     await other.idempotency_keys.take("a key", b"one")
 
     async def test_waiting_for_other_locks_is_as_before(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(idempotency_keys, "PATIENCE", 0.2)
+        monkeypatch.setattr(idempotency_keys, "WAIT_BRIEFLY", text("set local lock_timeout = '200ms'"))
         tenant = await rig.tenant()
         document = await rig.document(tenant)
         taken = asyncio.Event()

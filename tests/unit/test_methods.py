@@ -1,4 +1,4 @@
-"""A method that an address does not have is refused with all that it has; bodies that no parser gets through, like others."""
+"""What no route sees: methods that an address has not, and bodies that no parser gets through."""
 
 import httpx
 import pytest

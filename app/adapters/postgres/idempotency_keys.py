@@ -17,8 +17,8 @@ from app.domain.errors import Conflict
 from app.domain.idempotency import LIFETIME, Answered
 from app.domain.ids import DocumentId
 
-PATIENCE = 5
-"""Seconds for another request with the key to commit: it has its bytes already, and has only rows to write."""
+WAIT_BRIEFLY = text("set local lock_timeout = '5s'")
+"""For another request with the key to commit: it has its bytes already, and has only rows to write."""
 
 WAIT_AS_BEFORE = text("set local lock_timeout to default")
 
@@ -71,7 +71,7 @@ class PostgresIdempotencyKeys:
 
     @asynccontextmanager
     async def _patiently(self) -> AsyncIterator[None]:
-        await self._clamped.execute(text(f"set local lock_timeout = '{PATIENCE * 1000:.0f}ms'"))
+        await self._clamped.execute(WAIT_BRIEFLY)
         try:
             yield
         except DBAPIError as error:
