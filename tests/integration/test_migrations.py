@@ -1,6 +1,9 @@
 """The schema: made by a plain owner, equal to what the code declares, and safe to ask for twice."""
 
 import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from alembic import command
@@ -9,9 +12,10 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection
 
+from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres import migrations
 from app.adapters.postgres.engine import Engine, administer
-from app.adapters.postgres.roles import make_roles
+from app.adapters.postgres.roles import APP, OWNER, make_roles
 from app.adapters.postgres.tables import metadata
 from app.domain.errors import Conflict, Invalid
 from tests.support.databases import Cloned, with_database
@@ -83,6 +87,37 @@ async def test_roles_can_be_made_again_and_have_no_more_rights_than_they_need(cl
         ("daira_scout", False, False),
     ]
     assert members == []
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[EmbeddedPostgres]:
+    """One of its own: roles are the whole server's."""
+    server = EmbeddedPostgres(folder / "server", durable=False, grace=timedelta())
+    server.start()
+    yield server
+    server.close()
+
+
+async def test_an_administrator_who_is_no_superuser_makes_the_roles_as_often_as_wanted(
+    server: EmbeddedPostgres,
+) -> None:
+    """As on the servers that a cloud manages."""
+    async with administer(server.url()) as admin:
+        await admin.execute("create role master login createrole createdb")
+    owner, app = (server.url(user=user, database="daira") for user in (OWNER, APP))
+    for _ in range(2):
+        await make_roles(server.url(user="master"), owner_url=owner, app_url=app)
+    assert await migrations.migrate(owner) == migrations.head()
+
+
+async def test_what_a_role_has_too_much_is_taken_from_it(server: EmbeddedPostgres) -> None:
+    owner, app = (server.url(user=user, database="daira") for user in (OWNER, APP))
+    await make_roles(server.url(), owner_url=owner, app_url=app)
+    async with administer(server.url()) as admin:
+        await admin.execute("alter role daira_scout login createdb inherit")
+        await make_roles(server.url(), owner_url=owner, app_url=app)
+        scout = await admin.fetchrow("select * from pg_roles where rolname = 'daira_scout'")
+    assert [scout[name] for name in ("rolcanlogin", "rolcreatedb", "rolinherit")] == [False, False, False]
 
 
 async def test_urls_that_name_other_roles_or_databases_are_refused(cloned: Cloned) -> None:

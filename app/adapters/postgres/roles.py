@@ -14,7 +14,16 @@ from app.domain.errors import Invalid
 
 OWNER, APP, SCOUT = "daira_owner", "daira_app", "daira_scout"
 
-PLAIN = "nosuperuser nobypassrls nocreatedb nocreaterole noreplication noinherit"
+PLAIN = {
+    "rolsuper": "nosuperuser",
+    "rolbypassrls": "nobypassrls",
+    "rolcreatedb": "nocreatedb",
+    "rolcreaterole": "nocreaterole",
+    "rolreplication": "noreplication",
+    "rolinherit": "noinherit",
+}
+"""What each role must not have, by the catalogue's column."""
+
 INHERIT_OPTIONS_SINCE = 16
 
 TIMEOUTS = """
@@ -50,9 +59,15 @@ async def make_roles(admin_url: str, *, owner_url: str, app_url: str) -> None:
 
 
 async def _role(admin: asyncpg.Connection, name: str, *, login: bool, password: str | None) -> None:
-    exists = await admin.fetchval("select true from pg_roles where rolname = $1", name)
-    verb = "alter" if exists else "create"
-    await admin.execute(f"{verb} role {name} {'login' if login else 'nologin'} {PLAIN}")
+    there = await admin.fetchrow("select * from pg_roles where rolname = $1", name)
+    if there is None:
+        await admin.execute(f"create role {name} {'login' if login else 'nologin'} {' '.join(PLAIN.values())}")
+    else:
+        # What is right is not said again: the administrator of a managed server may not even repeat `nosuperuser`.
+        wrong = [word for column, word in PLAIN.items() if there[column]]
+        wrong += ["login" if login else "nologin"] if there["rolcanlogin"] != login else []
+        if wrong:
+            await admin.execute(f"alter role {name} {' '.join(wrong)}")
     if password:
         # A utility statement takes no parameters; the server quotes the literal for us.
         literal = await admin.fetchval("select quote_literal($1::text)", password)
