@@ -23,8 +23,8 @@ from app.services.execution import Execution
 from app.settings import Settings
 from app.telemetry import Metrics
 from app.worker.holds import JobHold, monotonic
-from tests.support.event_streams import LeavesEndless
 from tests.support.described import Descriptions, held_to
+from tests.support.event_streams import LeavesEndless
 from tests.support.rig import KIND, LEASE
 
 ACME = TenantId("acme")

@@ -23,8 +23,8 @@ from app.web.idempotency import AnOnce, tell_replayed
 from app.web.job_requests import JOB_BODY, parse_request, parse_requests
 from app.web.leaving import unless_gone
 from app.web.preferences import ThePreference
-from app.web.revalidated import NOT_MODIFIED, IfNoneMatch, revalidated
 from app.web.refusals import refuses
+from app.web.revalidated import NOT_MODIFIED, IfNoneMatch, revalidated
 from app.web.schemas import (
     DocumentBody,
     DocumentList,

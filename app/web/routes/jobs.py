@@ -11,12 +11,12 @@ from app.domain.ids import DocumentId
 from app.domain.jobs import JobState
 from app.web import cursors
 from app.web.callers import JobWriter, JobWritingCaller, Reader
+from app.web.cursors import ACursor
 from app.web.dependencies import AJobId, TheJobs
 from app.web.leaving import unless_gone
 from app.web.preferences import ThePreference
-from app.web.revalidated import NOT_MODIFIED, IfNoneMatch, revalidated
-from app.web.cursors import ACursor
 from app.web.refusals import refuses
+from app.web.revalidated import NOT_MODIFIED, IfNoneMatch, revalidated
 from app.web.schemas import JobBody, JobList, JobWithHistory
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
