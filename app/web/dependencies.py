@@ -77,7 +77,8 @@ async def _job_id(job_id: Annotated[str, AN_ID]) -> JobId:
     return JobId(_uuid(job_id, "job"))
 
 
-async def _webhook_id(webhook_id: Annotated[str, Path(description="UUID")]) -> WebhookId:
+@refuses(NotFound)
+async def _webhook_id(webhook_id: Annotated[str, AN_ID]) -> WebhookId:
     return WebhookId(_uuid(webhook_id, "webhook"))
 
 

@@ -34,6 +34,7 @@ BY_PARAMETER = {
     "idempotency-key": "Idempotency-Replayed",
     "cursor": "Link",
     "prefer": "Preference-Applied",
+    "if-none-match": "ETag",
 }
 """What a good answer has where an operation has the parameter."""
 
@@ -50,7 +51,7 @@ def headers_of(operation: dict[str, Any], *, status: int) -> dict[str, Any]:
     names = {"X-Request-ID"} | BY_STATUS.get(status, set())
     if operation.get("security") and status != 401:  # noqa: PLR2004 - who is not known has no rate
         names |= {"RateLimit", "RateLimit-Policy"}
-    if 200 <= status < 300:  # noqa: PLR2004 - good answers
+    if 200 <= status < 300 or status == 304:  # noqa: PLR2004 - good answers
         parameters = {parameter["name"].lower() for parameter in operation.get("parameters", ())}
         names |= {header for parameter, header in BY_PARAMETER.items() if parameter in parameters}
         names |= {"Location"} if CREATED & operation["responses"].keys() else set()

@@ -28,7 +28,10 @@ TAGS = [
     {"name": "documents", "description": "Upload, find, read and remove documents."},
     {"name": "outputs", "description": "Documents handed out: the original, images, searchable PDFs, text in formats."},
     {"name": "jobs", "description": "What is done to documents: ask for it, wait for it, cancel it."},
+    {"name": "events", "description": "Jobs as they go on, as server-sent events."},
+    {"name": "webhooks", "description": "Events sent to a URL of yours, signed."},
     {"name": "search", "description": "Pages by their words."},
+    {"name": "usage", "description": "What was used, by day."},
     {"name": "me", "description": "What a key is for, and what it may use."},
     {"name": "operation", "description": "Health and metrics, for whoever runs the service. They need no key."},
 ]
@@ -57,6 +60,12 @@ LINKS: dict[str, dict[str, Any]] = {
         "list_pages": {"document_id": "$response.body#/id"},
         "request_job": {"document_id": "$response.body#/id"},
         "get_job": {"job_id": "$response.body#/jobs/0/id"},
+    },
+    "add_webhook": {
+        "get_webhook": {"webhook_id": "$response.body#/id"},
+        "rotate_webhook": {"webhook_id": "$response.body#/id"},
+        "list_deliveries": {"webhook_id": "$response.body#/id"},
+        "remove_webhook": {"webhook_id": "$response.body#/id"},
     },
     "request_job": {
         "get_job": {"job_id": "$response.body#/id"},
@@ -132,6 +141,7 @@ class _Operation:
             self._answers[str(code)] = _refusal(codes)
         for status in sorted(self._answers):
             answer = self._answers[status] = self._answers.pop(status)
+            _drop_items(answer.get("content", {}))
             answer["headers"] = headers_of(self._operation, status=int(status)) | answer.get("headers", {})
             if links := LINKS.get(self._route.name, {}) if status.startswith("2") else {}:
                 answer["links"] = {name: {"operationId": name, "parameters": given} for name, given in links.items()}
@@ -193,6 +203,13 @@ def _drop_null(schema: dict[str, Any]) -> None:
     if len(kinds) == 1:
         del schema["anyOf"]
         schema |= kinds[0]
+
+
+def _drop_items(content: dict[str, Any]) -> None:
+    """What describes the parts of a stream is not of this version of OpenAPI; to it a stream is text."""
+    for described in content.values():
+        if described.pop("itemSchema", None) is not None:
+            described["schema"] = {"type": "string", "description": "Server-sent events, each a block of lines."}
 
 
 def _add(schemas: dict[str, Any], schema: dict[str, Any], *, name: str) -> None:

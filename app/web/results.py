@@ -22,7 +22,7 @@ class Coverage(BaseModel):
     total: int
 
 
-class Tokens(BaseModel):
+class Cost(BaseModel):
     """What it has cost, over all tries and attempts."""
 
     calls: int
@@ -42,7 +42,7 @@ class CitationBody(BaseModel):
 class _Result(BaseModel):
     warnings: list[ResultWarning]
     coverage: Coverage
-    usage: Tokens
+    usage: Cost
 
 
 class SummarizeResult(_Result):

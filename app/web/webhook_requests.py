@@ -31,6 +31,11 @@ class RotationRequest(BaseModel):
     ] = int(OVERLAP.total_seconds())
 
 
+EXAMPLES: dict[type[BaseModel], dict[str, object]] = {
+    WebhookRequest: {"url": "https://example.org/daira", "events": ["job.done", "job.failed"]},
+    RotationRequest: {"overlap_seconds": 3_600},
+}
+
 Asked = TypeVar("Asked", WebhookRequest, RotationRequest)
 
 
@@ -41,7 +46,8 @@ def body_of(model: type[BaseModel], *, required: bool) -> dict[str, Any]:
     for part in schema["properties"].values():
         if "$ref" in part.get("items", {}):
             part["items"] = definitions[part["items"]["$ref"].rsplit("/", 1)[-1]]
-    return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
+    content = {"schema": schema, "example": EXAMPLES[model]}
+    return {"requestBody": {"required": required, "content": {"application/json": content}}}
 
 
 def parse(model: type[Asked], text: str) -> Asked:

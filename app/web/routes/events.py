@@ -47,7 +47,7 @@ async def _of_job(
         yield stream
 
 
-@router.get("/v1/events", response_class=EventSourceResponse)
+@router.get("/v1/events", response_class=EventSourceResponse, response_description="The stream.")
 async def follow_all_jobs(
     tenant_id: Reader,  # noqa: ARG001 - who asks is settled first
     stream: Annotated[Stream, Depends(_of_tenant)],
@@ -60,7 +60,12 @@ async def follow_all_jobs(
         yield event
 
 
-@router.get("/v1/jobs/{job_id}/events", response_class=EventSourceResponse)
+@router.get(
+    "/v1/jobs/{job_id}/events",
+    response_class=EventSourceResponse,
+    response_description="The stream.",
+    responses={204: {"description": "The end was seen already: there is nothing to come again for."}},
+)
 async def follow_job(
     tenant_id: Reader,  # noqa: ARG001 - who asks is settled before any id is looked at
     stream: Annotated[Stream | None, Depends(_of_job)],

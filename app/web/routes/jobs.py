@@ -74,6 +74,7 @@ async def cancel_job(tenant_id: JobWriter, job_id: AJobId, jobs: TheJobs) -> Job
 
 
 @router.post("/{job_id}/retry")
+@refuses(Conflict)
 async def retry_job(caller: JobWritingCaller, job_id: AJobId, jobs: TheJobs) -> JobBody:
     """Queue a failed or cancelled job again; a delivery of a webhook is sent once more, also one that was done."""
     return JobBody.of(await jobs.retry(caller.tenant_id, job_id, max_queued=caller.allowance.max_queued))

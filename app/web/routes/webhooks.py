@@ -5,10 +5,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from app.domain.errors import Conflict
 from app.web import cursors
 from app.web.callers import Reader, WebhookWriter
+from app.web.cursors import ACursor
 from app.web.dependencies import AWebhookId, TheWebhooks
 from app.web.forms import read_text
+from app.web.refusals import refuses
 from app.web.schemas import JobBody
 from app.web.webhook_requests import RotationRequest, WebhookRequest, body_of, parse
 from app.web.webhook_schemas import DeliveryBody, DeliveryList, WebhookBody, WebhookList, WebhookWithSecret
@@ -19,6 +22,7 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 
 
 @router.post("", status_code=201, openapi_extra=body_of(WebhookRequest, required=True))
+@refuses(Conflict)
 async def add_webhook(
     tenant_id: WebhookWriter, request: Request, webhooks: TheWebhooks, response: Response
 ) -> WebhookWithSecret:
@@ -32,7 +36,7 @@ async def add_webhook(
 
 @router.get("")
 async def list_webhooks(
-    tenant_id: Reader, webhooks: TheWebhooks, limit: Limit = 20, cursor: str | None = None
+    tenant_id: Reader, webhooks: TheWebhooks, limit: Limit = 20, cursor: ACursor = None
 ) -> WebhookList:
     """Newest first."""
     found = await webhooks.newest(tenant_id, limit=limit + 1, before=cursors.webhook(cursor))
@@ -47,7 +51,7 @@ async def get_webhook(tenant_id: Reader, webhook_id: AWebhookId, webhooks: TheWe
     return WebhookBody.of(await webhooks.get(tenant_id, webhook_id))
 
 
-@router.delete("/{webhook_id}", status_code=204)
+@router.delete("/{webhook_id}", status_code=204, response_description="It is gone.")
 async def remove_webhook(tenant_id: WebhookWriter, webhook_id: AWebhookId, webhooks: TheWebhooks) -> None:
     """Remove the webhook: what has not been sent yet never is."""
     await webhooks.remove(tenant_id, webhook_id)
@@ -70,6 +74,7 @@ async def enable_webhook(tenant_id: WebhookWriter, webhook_id: AWebhookId, webho
 
 
 @router.post("/{webhook_id}/test", status_code=202)
+@refuses(Conflict)
 async def test_webhook(
     tenant_id: WebhookWriter, webhook_id: AWebhookId, webhooks: TheWebhooks, response: Response
 ) -> JobBody:
@@ -85,7 +90,7 @@ async def list_deliveries(
     webhook_id: AWebhookId,
     webhooks: TheWebhooks,
     limit: Limit = 20,
-    cursor: str | None = None,
+    cursor: ACursor = None,
 ) -> DeliveryList:
     """What was sent and how it went, newest first; `POST /v1/jobs/{id}/retry` sends one again."""
     found = await webhooks.deliveries(tenant_id, webhook_id, limit=limit + 1, before=cursors.job(cursor))
