@@ -7,11 +7,14 @@ from uuid import UUID
 import fastapi.routing
 import fastapi.sse
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from app.domain.jobs import Progress
 from app.domain.leases import Pulse
 from app.ports.leases import Leases
 from app.services import following, streams, watching
+from app.telemetry import Metrics
+from app.web import requests
 from tests.support.rig import LEASE
 from tests.unit.served import ACME, Served, served
 from tests.unit.streams import StreamReader
@@ -279,3 +282,22 @@ async def test_a_stream_stays_open_with_comments(web: Served, monkeypatch: pytes
 async def test_other_methods_are_answered_with_those_there_are(web: Served, method: str) -> None:
     answer = await web.client.request(method, ALL)
     assert (answer.status_code, answer.headers["Allow"]) == (405, "GET")
+
+
+async def test_how_long_a_reader_stays_is_not_how_long_its_answer_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("app.web.requests.time.perf_counter", lambda: clock[0])
+    metrics = Metrics()
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        clock[0] += 2
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        clock[0] += 3600
+        await send({"type": "http.response.body"})
+
+    async def take(_: object) -> None: ...
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+    await requests.Requests(app, metrics=metrics)(scope, None, take)  # type: ignore[arg-type]
+    labels = {"route": "none", "method": "GET", "status": "200"}
+    assert metrics.registry.get_sample_value("daira_http_request_seconds_sum", labels) == 2

@@ -132,6 +132,20 @@ async def test_looks_become_rare_while_nothing_happens_and_quick_again_after_new
         assert watcher._pause <= SHORTEST_PAUSE
 
 
+async def test_jobs_that_nobody_waits_for_are_no_news(rig: Rig, watched: Watching) -> None:
+    tenant = await rig.tenant()
+    job = await rig.enqueue(tenant)
+    async with watched.follow(tenant, job.id) as follower:
+        await follower.ready(at_most=10, stopping=asyncio.Event())
+        watcher = watched._watchers[tenant]
+
+        async def slow_amid_others() -> bool:
+            await rig.enqueue(tenant)
+            return watcher._pause == LONGEST_PAUSE
+
+        await until(slow_amid_others)
+
+
 async def test_what_this_process_does_itself_is_told_at_once(rig: Rig, watched: Watching) -> None:
     tenant = await rig.tenant()
     async with watched.follow(tenant) as follower:
@@ -184,7 +198,8 @@ async def test_who_comes_while_the_database_is_away_is_told_so(rig: Rig, databas
 async def test_who_waits_while_the_database_is_away_goes_on_waiting(rig: Rig, database: Counted, jobs: Jobs) -> None:
     job = await rig.enqueue(await rig.tenant())
     waiting = wait(jobs, job)
-    await until(lambda: any(w._followers for w in jobs.watching._watchers.values()))
+    # Its reads of the job are over, and the second look of the watcher too.
+    await until(lambda: database.begun[job.tenant_id] >= 4 and not database.open)
     database.away = True
     await until(lambda: jobs.watching._watchers[job.tenant_id]._away)
     await rig.settle(done(await rig.lease(job)))
