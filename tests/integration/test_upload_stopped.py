@@ -3,6 +3,7 @@
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,15 +41,21 @@ def ours(line: BadLine | Service, service: Service) -> dict[str, str]:
     return {"DAIRA_URL": line.url, "DAIRA_API_KEY": service.api_key}
 
 
-def begun(*arguments: str, cwd: Path, **settings: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def begun(*arguments: str, cwd: Path, **settings: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
         command("upload", *arguments),
         cwd=cwd,
         env=environment(**settings),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            # A test that fails does not wait for what may never end.
+            process.kill()
 
 
 def documents(service: Service) -> int:
