@@ -25,13 +25,13 @@ class Scope(StrEnum):
     DOCUMENTS_WRITE = "documents:write"
     JOBS_WRITE = "jobs:write"
     WEBHOOKS_WRITE = "webhooks:write"
-    """Not an everyday scope: what a webhook is sent goes on when the key that made it is revoked."""
+    """A scope of its own: what a webhook is sent goes on when the key that made it is revoked."""
     ADMIN = "admin"
     """Everything, also what comes later."""
 
 
-EVERYDAY = frozenset({Scope.DOCUMENTS_READ, Scope.DOCUMENTS_WRITE, Scope.JOBS_WRITE})
-"""What a key has unless something else is asked for: enough to work with documents."""
+EVERYDAY = frozenset(Scope) - {Scope.ADMIN}
+"""What a key has unless something else is asked for: all that a client of the API does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,5 +168,5 @@ async def test_who_am_i_is_told_to_nobody_without_a_key(web: Served) -> None:
 async def test_a_key_made_without_saying_more_can_do_the_everyday_and_does_not_administer(web: Served) -> None:
     key = await web.runtime.tenants.issue_key(ACME, name="plain")
     caller = await web.runtime.tenants.authenticate(key)
-    assert caller.scopes == EVERYDAY == set(Scope) - {ADMIN, WEBHOOKS}
+    assert caller.scopes == EVERYDAY == set(Scope) - {ADMIN}
     assert not caller.may(ADMIN)
