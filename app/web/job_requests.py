@@ -22,7 +22,7 @@ from app.handlers.schema_checks import SchemaFault, check_schema
 from app.ports.ocr import Mode
 from app.services.uploads import JobRequest
 from app.web.errors import json_pointer
-from app.web.strict_json import parse_json
+from app.web.strict_json import parse_json, whole
 
 LANGUAGES = r"^[a-z]{3}(_[a-z]+)?(\+[a-z]{3}(_[a-z]+)?)*$"
 """One or more installed models, as ISO 639-2 codes, with a script where there are several."""
@@ -57,16 +57,11 @@ class OcrRequest(_Request):
     pages: Annotated[str, Field(max_length=200, pattern=PAGES, examples=["1-3,7"])] | None = None
 
 
-def _whole(number: object) -> object:
-    """To JSON Schema, 150.0 is an integer."""
-    return int(number) if isinstance(number, float) and number.is_integer() else number
-
-
 class SummarizeRequest(_Request):
     """What a document says, in few words."""
 
     kind: Literal["summarize"]
-    max_words: Annotated[StrictInt, BeforeValidator(_whole), Field(ge=10, le=2_000, examples=[150])] | None = None
+    max_words: Annotated[StrictInt, Field(ge=10, le=2_000, examples=[150]), BeforeValidator(whole)] | None = None
     language: (
         Annotated[
             StrictStr,

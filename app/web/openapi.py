@@ -52,6 +52,17 @@ SAID = {
     "unavailable": "The service can't do it just now: try again.",
 }
 
+EVENT: dict[str, Any] = {
+    "type": "object",
+    "description": "One of a stream of server-sent events.",
+    "properties": {
+        "event": {"type": "string", "enum": ["state", "progress"]},
+        "data": {"type": "string", "contentMediaType": "application/json", "description": "A job, or its progress."},
+        "id": {"type": "string", "description": "For `Last-Event-ID`."},
+        "retry": {"type": "integer", "description": "Milliseconds until a reader that was cut off should come again."},
+    },
+}
+
 LINKS: dict[str, dict[str, Any]] = {
     "upload_document": {
         "get_document": {"document_id": "$response.body#/id"},
@@ -70,7 +81,9 @@ LINKS: dict[str, dict[str, Any]] = {
     "request_job": {
         "get_job": {"job_id": "$response.body#/id"},
         "cancel_job": {"job_id": "$response.body#/id"},
+        "retry_job": {"job_id": "$response.body#/id"},
     },
+    "cancel_job": {"retry_job": {"job_id": "$response.body#/id"}},
 }
 """By operation, where its answer leads: operations, and what of the answer to ask them with."""
 
@@ -206,10 +219,10 @@ def _drop_null(schema: dict[str, Any]) -> None:
 
 
 def _drop_items(content: dict[str, Any]) -> None:
-    """What describes the parts of a stream is not of this version of OpenAPI; to it a stream is text."""
+    """OpenAPI 3.1 has no word for the parts of a stream: an event is described in the place of the whole."""
     for described in content.values():
         if described.pop("itemSchema", None) is not None:
-            described["schema"] = {"type": "string", "description": "Server-sent events, each a block of lines."}
+            described["schema"] = EVENT
 
 
 def _add(schemas: dict[str, Any], schema: dict[str, Any], *, name: str) -> None:

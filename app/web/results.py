@@ -79,7 +79,13 @@ class AskResult(_Result):
     citations: list[CitationBody]
 
 
-AnyResult = SummarizeResult | ExtractResult | ClassifyResult | AskResult
+class DeliveryResult(BaseModel):
+    """Of the kind `webhook`: what the receiver answered."""
+
+    status: int
+
+
+AnyResult = DeliveryResult | SummarizeResult | ExtractResult | ClassifyResult | AskResult
 RESULT = WithJsonSchema(
     {
         "anyOf": [

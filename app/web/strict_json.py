@@ -25,6 +25,11 @@ def parse_json(text: str) -> object:
     return value
 
 
+def whole(number: object) -> object:
+    """To JSON Schema, 150.0 is an integer."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
 def _fits(value: object, levels: int) -> bool:
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return levels > 0 and all(_fits(part, levels - 1) for part in parts)

@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
 from app.domain.errors import Invalid
 from app.domain.webhooks import OVERLAP, Event
 from app.web.errors import json_pointer
-from app.web.strict_json import parse_json
+from app.web.strict_json import parse_json, whole
 
 LONGEST_OVERLAP = 30 * 86_400
 """Seconds."""
@@ -27,7 +27,9 @@ class RotationRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     overlap_seconds: Annotated[
-        StrictInt, Field(ge=0, le=LONGEST_OVERLAP, description="The former secret signs too, for so long.")
+        StrictInt,
+        Field(ge=0, le=LONGEST_OVERLAP, description="The former secret signs too, for so long."),
+        BeforeValidator(whole),
     ] = int(OVERLAP.total_seconds())
 
 

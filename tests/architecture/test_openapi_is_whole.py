@@ -86,6 +86,15 @@ def test_no_parameter_can_be_null(document: dict[str, Any]) -> None:
             assert {"type": "null"} not in parameter["schema"].get("anyOf", []), f"{name}: {parameter['name']}"
 
 
+def test_numbers_keep_their_bounds(document: dict[str, Any]) -> None:
+    """A validator ahead of a bound hides it from the document."""
+    words = document["components"]["schemas"]["SummarizeRequest"]["properties"]["max_words"]["anyOf"][0]
+    assert (words["minimum"], words["maximum"]) == (10, 2_000)
+    rotation = document["paths"]["/v1/webhooks/{webhook_id}/rotate"]["post"]["requestBody"]
+    overlap = rotation["content"]["application/json"]["schema"]["properties"]["overlap_seconds"]
+    assert overlap["minimum"] == 0
+
+
 def test_links_lead_to_operations_and_their_parameters(document: dict[str, Any]) -> None:
     by_id = {operation["operationId"]: operation for operation in operations(document).values()}
     links = [

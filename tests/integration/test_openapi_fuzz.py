@@ -1,7 +1,7 @@
 """The service answers as its OpenAPI document says, whatever it is asked: all of Schemathesis' checks, over real HTTP.
 
 Requests are derived from the document, good ones and bad ones, alone and along its links. What it can't say of a good
-request is in `tests.support.fuzz_material`. A stream of events, which has no end, is asked for with a job that ended.
+request is in `tests.support.fuzz_material`. A stream of events, which has no end, is left at its first id.
 """
 
 import json
@@ -18,7 +18,7 @@ import pytest_asyncio
 from tests.architecture.test_openapi import CONTRACT
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
-from tests.support.service import ROOT, Service, serving
+from tests.support.service import ROOT, Service, run, serving
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(420)]
 
@@ -28,27 +28,32 @@ EXAMPLES = 10
 SLOWEST = 30
 """Seconds for an answer, on a machine that does other things as well; the default is 10."""
 
+PROGRAM = "tests.support.left_streams:app"
 SETTINGS = {
     # All requests come from one tenant, and none of them is to be refused for that.
     "DAIRA_REQUESTS_PER_MINUTE": "1000000",
     # A model that is set up and away: its jobs can be asked for, and wait.
     "DAIRA_LLM_BASE_URL": "http://127.0.0.1:9/v1",
     "DAIRA_LLM_MODEL": "any",
+    # A receiver that is away, at an address that needs no name server.
+    "DAIRA_WEBHOOK_ALLOW_PRIVATE": "true",
 }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def service(databases: Databases) -> AsyncIterator[Service]:
     async with databases.clone() as cloned:
-        with open_folder() as folder, serving(cloned, folder, **SETTINGS) as service:
+        with open_folder() as folder, serving(cloned, folder, program=PROGRAM, **SETTINGS) as service:
             yield service
 
 
 async def test_the_service_does_what_its_document_says(service: Service, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
+    settings = {"DAIRA_DATABASE_URL": service.database_url, "DAIRA_BLOB_URL": "memory://"}
+    admin = run("key", "create", "acme", "--scope", "admin", cwd=tmp_path, **settings).stdout.strip()
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "run", f"{service.url}/openapi.json"),
-        *("--header", f"Authorization: Bearer {service.api_key}", "--checks", "all"),
+        *("--header", f"Authorization: Bearer {admin}", "--checks", "all"),
         *("--max-examples", str(EXAMPLES), "--generation-deterministic", "--continue-on-failure"),
         *("--max-response-time", str(SLOWEST), "--request-timeout", "70", "--no-color"),
         *("--report-json-path", str(report)),

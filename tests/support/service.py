@@ -82,24 +82,29 @@ def up(data_dir: Path, **settings: str) -> Iterator[Service]:
 
 
 @contextmanager
-def serving(cloned: Cloned, folder: Path, **settings: str) -> Iterator[Service]:
-    """`daira serve` in one process on a database of the test's, with a tenant and its key."""
+def serving(cloned: Cloned, folder: Path, *, program: str = "", **settings: str) -> Iterator[Service]:
+    """`daira serve`, or another program, in one process on a database of the test's, with a tenant and its key."""
     ours = {"DAIRA_DATABASE_URL": cloned.app_url, "DAIRA_BLOB_URL": (folder / "blobs").as_uri(), **settings}
     assert run("tenant", "create", "acme", cwd=folder, **ours).returncode == 0
     api_key = run("key", "create", "acme", cwd=folder, **ours).stdout.strip()
-    with serving_again(cloned, folder, api_key=api_key, **settings) as service:
+    with serving_again(cloned, folder, api_key=api_key, program=program, **settings) as service:
         yield service
 
 
 @contextmanager
-def serving_again(cloned: Cloned, folder: Path, *, api_key: str, **settings: str) -> Iterator[Service]:
+def serving_again(
+    cloned: Cloned, folder: Path, *, api_key: str, program: str = "", **settings: str
+) -> Iterator[Service]:
     """The same where tenant and key are there already: after a crash, or beside another process."""
     ours = {"DAIRA_DATABASE_URL": cloned.app_url, "DAIRA_BLOB_URL": (folder / "blobs").as_uri(), **settings}
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    uvicorn = [sys.executable, "-P", "-m", "uvicorn", program, "--port", str(port), "--log-level", "error"]
     process = subprocess.Popen(
-        command("serve"), cwd=folder, env=environment(DAIRA_PORT=str(port), DAIRA_LOG_LEVEL="error", **ours)
+        uvicorn if program else command("serve"),
+        cwd=folder,
+        env=environment(DAIRA_PORT=str(port), DAIRA_LOG_LEVEL="error", **ours),
     )
     url = f"http://127.0.0.1:{port}"
     try:

@@ -1,16 +1,27 @@
 """Usage: what a tenant has had done, by day."""
 
+import re
 from datetime import date
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 
 from app.domain.usage import DayUsed, Used, total
 from app.web.callers import Reader
 from app.web.dependencies import TheUsage
 
 router = APIRouter(prefix="/v1/usage", tags=["usage"])
+
+
+def _written(value: object) -> object:
+    """A number, which Pydantic would take for seconds since some day, is no date."""
+    if isinstance(value, str) and not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
+        raise ValueError("a day is written like 2026-11-30")
+    return value
+
+
+Day = Annotated[date, BeforeValidator(_written)]
 
 
 class TokensBody(BaseModel):
@@ -51,8 +62,8 @@ class UsageBody(BaseModel):
 async def get_usage(
     tenant_id: Reader,
     usage: TheUsage,
-    first: Annotated[date | None, Query(alias="from", description="The first day, UTC; else 30 days are told.")] = None,
-    last: Annotated[date | None, Query(alias="to", description="The last day, UTC; else today.")] = None,
+    first: Annotated[Day | None, Query(alias="from", description="The first day, UTC; else 30 days are told.")] = None,
+    last: Annotated[Day | None, Query(alias="to", description="The last day, UTC; else today.")] = None,
 ) -> UsageBody:
     """Documents and bytes uploaded, pages read, and a language model's tokens: each day, and all together."""
     return UsageBody.of(await usage.by_day(tenant_id, first=first, last=last))

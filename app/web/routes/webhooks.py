@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.domain.errors import Conflict
+from app.domain.errors import Conflict, Invalid
 from app.web import cursors
 from app.web.callers import Reader, WebhookWriter
 from app.web.cursors import ACursor
@@ -68,6 +68,7 @@ async def rotate_webhook(
 
 
 @router.post("/{webhook_id}/enable")
+@refuses(Invalid)
 async def enable_webhook(tenant_id: WebhookWriter, webhook_id: AWebhookId, webhooks: TheWebhooks) -> WebhookBody:
     """Send again, after it was disabled by an answer of 410 or by failures without end."""
     return WebhookBody.of(await webhooks.enable(tenant_id, webhook_id))
