@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -23,16 +24,18 @@ GRACE = 3
 MOST_BYTES = 400_000_000
 """Of all that lies above the base, unpacked; a third of it packed."""
 
+READY = "import urllib.request as http; http.urlopen('http://127.0.0.1:8000/readyz')"
 STATUS = "print(open('/proc/1/status').read())"
 ZOMBIES = """
 import pathlib
 print(sum(") Z " in path.read_text() for path in pathlib.Path("/proc").glob("[0-9]*/stat")))
 """
 READERS = """
-import pathlib
-for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
-    if b"adapters.ocr" in path.read_bytes() or b"adapters/ocr" in path.read_bytes():
-        print(path.parent.name)
+import os, pathlib
+for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+    pid, parent = path.parent.name, path.read_text().rpartition(") ")[2].split()[1]
+    if parent == "1" and pid != str(os.getpid()):
+        print(pid)
 """
 
 
@@ -78,13 +81,13 @@ def text_of(client: httpx.Client, document: Any) -> str:
     return client.get(f"/v1/documents/{document['id']}/text").text
 
 
-def layers(podman: Podman, image: str) -> int:
-    return sum(int(line) for line in podman("history", "--human=false", "--format", "{{.Size}}", image).split())
+def size(podman: Podman, image: str) -> int:
+    return int(podman("inspect", "--format", "{{.Size}}", image))
 
 
 def test_above_its_base_it_is_small(podman: Podman) -> None:
-    base = podman("inspect", "--format", "{{.Size}}", "docker.io/library/python:3.13-slim-trixie")
-    assert layers(podman, "localhost/daira:local") - int(base) < MOST_BYTES
+    base = size(podman, "docker.io/library/python:3.13-slim-trixie")
+    assert size(podman, "localhost/daira:local") - base < MOST_BYTES
 
 
 def test_it_says_what_it_is(podman: Podman) -> None:
@@ -99,6 +102,11 @@ def test_without_settings_it_refuses_and_says_what_is_missing(podman: Podman) ->
     assert refused.returncode == 78
     assert "DAIRA_DATABASE_URL is empty" in refused.stderr
     assert "DAIRA_BLOB_URL is empty" in refused.stderr
+
+
+@pytest.mark.parametrize("service", ["web", "worker"])
+def test_all_that_it_needs_answers(deployed: Composed, service: str) -> None:
+    wait_until(lambda: deployed.execute(service, "python", "-c", READY).returncode == 0, seconds=60)
 
 
 @pytest.mark.parametrize("language", ["eng", "deu"])
@@ -145,12 +153,21 @@ def test_all_in_one_is_a_role_too(podman: Podman, deployed: Composed) -> None:
     web = deployed.name("web")
     given = json.loads(podman("inspect", web))[0]["Config"]["Env"]
     name = f"{deployed.project}-all"
-    kept_down = ["--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", f"--network={deployed.project}_default"]
+    kept_down = ["--read-only", "--tmpfs=/tmp", "--cap-drop=ALL"]
+    theirs = [f"--network={deployed.project}_default", f"--volume={deployed.project}_documents:/var/lib/daira"]
     settings = [f"--env={each}" for each in given if each.startswith("DAIRA_")]
-    podman("run", "--detach", f"--name={name}", *kept_down, *settings, "--env=DAIRA_ROLE=all", "localhost/daira:local")
+    podman(
+        "run",
+        "--detach",
+        f"--name={name}",
+        *kept_down,
+        *theirs,
+        *settings,
+        "--env=DAIRA_ROLE=all",
+        "localhost/daira:local",
+    )
     try:
-        ready = "import urllib.request as http; http.urlopen('http://127.0.0.1:8000/readyz')"
-        wait_until(lambda: podman.attempt("exec", name, "python", "-c", ready).returncode == 0, seconds=60)
+        wait_until(lambda: podman.attempt("exec", name, "python", "-c", READY).returncode == 0, seconds=60)
         podman("kill", "--signal=TERM", name)
         assert podman("wait", name) == "0"
     finally:
@@ -158,7 +175,7 @@ def test_all_in_one_is_a_role_too(podman: Podman, deployed: Composed) -> None:
 
 
 def test_told_to_stop_it_gives_back_what_it_can_not_finish_and_leaves_in_peace(
-    deployed: Composed, client: httpx.Client, podman: Podman
+    deployed: Composed, client: httpx.Client
 ) -> None:
     sheets = [
         Sheet(image=drawn(*[f"{SENTENCE} {page} {line}" for line in range(8)], size=(2400, 1600)))
@@ -167,17 +184,15 @@ def test_told_to_stop_it_gives_back_what_it_can_not_finish_and_leaves_in_peace(
     document = upload(client, pdf(*sheets))
     job = f"/v1/jobs/{document['jobs'][0]['id']}"
     wait_until(lambda: (client.get(job).json()["progress"] or {"done": 0})["done"] > 0, seconds=60)
-    for number in (1, 2):
-        podman("kill", "--signal=TERM", deployed.name("worker", number))
-    assert [deployed.ended("worker", number=number) for number in (1, 2)] == [0, 0]
+    with ThreadPoolExecutor() as both:
+        assert list(both.map(lambda number: deployed.stop("worker", number=number), (1, 2))) == [0, 0]
     left = client.get(job).json()
     assert (left["state"], left["releases"], left["failures"], left["expiries"]) == ("queued", 1, 0, 0)
 
 
-def test_a_web_that_is_told_to_stop_leaves_in_peace(deployed: Composed, podman: Podman) -> None:
+def test_a_web_that_is_told_to_stop_leaves_in_peace(deployed: Composed) -> None:
     """The last of them: nothing is served afterwards."""
-    podman("kill", "--signal=TERM", deployed.name("web"))
-    assert deployed.ended("web") == 0
+    assert deployed.stop("web") == 0
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tests.support.deployments import ROOT, compose
+from tests.support.deployments import ROOT, compose, seconds
 from tests.support.environments import programs_of
 from tests.support.podman import Podman
 from tests.support.service import wait_until
@@ -70,6 +70,12 @@ class Composed:
             except AssertionError:
                 raise AssertionError(f"{service} is not healthy: {self.log(service)}") from None
 
+    def stop(self, service: str, *, number: int = 1) -> int:
+        """SIGTERM, and what it ends with; 137 where it had to be killed."""
+        name = self.name(service, number)
+        self.podman("stop", f"--time={seconds(compose()['services'][service]['stop_grace_period'])}", name)
+        return int(self.podman("inspect", "--format", "{{.State.ExitCode}}", name))
+
     def ended(self, service: str, *, number: int = 1) -> int:
         return int(self.podman("wait", self.name(service, number), within=120))
 
@@ -100,7 +106,11 @@ class Composed:
         assert done.returncode == 0, f"{shlex.join(command)}:\n{done.stdout}\n{done.stderr[-3000:]}"
 
     def remove(self) -> None:
-        self._compose("down", "--volumes", "--timeout", "5")
+        # It forgets all but the first of a service that was scaled.
+        ours = f"label=io.podman.compose.project={self.project}"
+        left = self.podman("ps", "--all", "--quiet", "--filter", ours).split()
+        self.podman("rm", "--force", "--time=5", *left, within=180)
+        self._compose("down", "--volumes")
 
 
 @contextmanager
