@@ -30,3 +30,13 @@ async def whole(blobs: Blobs, document: Document) -> AsyncIterator[bytes]:
         raise Conflict("the stored bytes are not those that were uploaded: upload them again")
     if kept:
         yield kept
+
+
+async def intact(blobs: Blobs, document: Document) -> bool:
+    """Whether they are all there, and are those that were uploaded. Reads the whole of them."""
+    try:
+        async for _ in whole(blobs, document):
+            pass
+    except (NotFound, Conflict):
+        return False
+    return True

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import structlog
+
 from app.domain.documents import Document, DocumentStatus, blob_key, status
 from app.domain.doorbells import Ring
 from app.domain.errors import Invalid, LlmNotConfigured
@@ -21,9 +23,12 @@ from app.domain.usage import Used
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 from app.services import once as idempotency
+from app.services import originals
 from app.services.meter import Meter, refuse_late
 from app.services.queue_limit import refuse_beyond
 from app.services.ringing import Ringing
+
+log = structlog.get_logger()
 
 WAIT_FOR_TEXT = timedelta(minutes=5)
 """Who waits for a text is woken when its job ends. This long after, should the worker have died just then, it looks for
@@ -120,6 +125,7 @@ class Uploads:
             if new:
                 await refuse_beyond(max_queued, tx)
         if accepted.document.id != received.document_id:
+            await self._mend(accepted.document, received)
             await self.discard(received)
         due = [job for job in new if job.kind not in NEED_TEXT]
         await self.ringing.ring((job.kind, Ring(document.tenant_id, job.id)) for job in due)
@@ -127,6 +133,13 @@ class Uploads:
 
     async def discard(self, received: Received) -> None:
         await self.blobs.delete(blob_key(received.tenant_id, received.document_id))
+
+    async def _mend(self, document: Document, received: Received) -> None:
+        """Bytes that a disk or a restored backup has lost: who uploads them again is the one who has them."""
+        if not await originals.intact(self.blobs, document):
+            log.warning("document_mended", tenant_id=document.tenant_id, document_id=str(document.id))
+            kept = self.blobs.get(blob_key(received.tenant_id, received.document_id))
+            await self.blobs.put(blob_key(document.tenant_id, document.id), kept)
 
 
 def check_kinds(requests: Sequence[JobRequest], *, llm: bool) -> None:

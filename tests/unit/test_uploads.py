@@ -244,6 +244,20 @@ async def test_the_same_bytes_are_the_same_document_and_the_second_blob_is_remov
     assert await desk.rung() == []
 
 
+@pytest.mark.parametrize("left", [None, b"", PDF[:-1], PDF + b"!", b"%PDF-1.7 jello"])
+async def test_the_same_bytes_again_mend_what_the_blob_store_has_lost(rig: Rig, left: bytes | None) -> None:
+    """As after a backup was restored whose rows and bytes are not of one moment."""
+    tenant, desk = await rig.tenant(), Desk(rig)
+    first = await desk.upload(tenant)
+    key = blob_key(tenant, first.document.id)
+    desk.blobs._blobs.pop(key)
+    if left is not None:
+        await desk.blobs.put(key, chunks(left))
+    again = await desk.upload(tenant)
+    assert again == Accepted(document=first.document, jobs=first.jobs, deduplicated=True)
+    assert desk.blobs._blobs == {key: PDF}
+
+
 async def test_the_same_bytes_at_the_same_time_are_one_document(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
     accepted = await asyncio.gather(*(desk.upload(tenant) for _ in range(10)))
