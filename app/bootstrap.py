@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from app.copies import remove_abandoned
 from app.domain.ids import TenantId
+from app.domain.jobs import AttemptOutcome
 from app.domain.lanes import LANE_OF_KIND, Lane
 from app.domain.tenants import Allowance
 from app.handlers.ask import AskHandler
@@ -30,6 +31,7 @@ from app.services.erasure import Erasure
 from app.services.events import Events
 from app.services.execution import Execution
 from app.services.jobs import Jobs
+from app.services.looks import Looks
 from app.services.outputs import Outputs
 from app.services.purging import Purging
 from app.services.rates import Rates
@@ -82,6 +84,7 @@ class Runtime:
     usage: Usage
     sweeping: Sweeping
     sweeps: Sweeps
+    looks: Looks
     pings: Mapping[str, Callable[[], Awaitable[object]]]
     """By what they reach; each raises when it can't."""
     stopping: asyncio.Event
@@ -110,6 +113,11 @@ async def open_runtime(
         sweeping = Sweeping(sweeps=store.sweeps, ringing=ringing, metrics=metrics)
         documents = Documents(database=store.database, blobs=blobs)
         search, usage = Search(database=store.database), Usage(database=store.database)
+        events = Events(database=store.database, watching=watching, stopping=stopping, most=settings.max_event_streams)
+        looks = Looks.at(store.sweeps)
+        stack.push_async_callback(looks.close)
+        metrics.begin(kinds=LANE_OF_KIND, outcomes=AttemptOutcome)
+        metrics.event_streams.set_function(lambda: events.open_streams)
         purging = Purging(
             database=store.database,
             documents=documents,
@@ -155,14 +163,13 @@ async def open_runtime(
                 stopping=stopping,
             ),
             search=search,
-            events=Events(
-                database=store.database, watching=watching, stopping=stopping, most=settings.max_event_streams
-            ),
+            events=events,
             webhooks=Webhooks(database=store.database, sender=sender, ringing=ringing),
             usage=usage,
             stopping=stopping,
             sweeping=sweeping,
             sweeps=store.sweeps,
+            looks=looks,
             pings={"database": store.ping, "queue": doorbells[Lane.OCR].ping, "blobs": blobs.ping},
             worker=None
             if settings.role is Role.WEB
@@ -184,6 +191,7 @@ async def open_runtime(
                         database=store.database,
                         sender=sender,
                         shares=Shares(slots=settings.lanes.get(Lane.WEBHOOK, 1)),
+                        disabled=metrics.webhooks_disabled.inc,
                     ),
                     *_asking(settings, store.database, llm),
                 ],

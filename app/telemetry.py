@@ -4,9 +4,10 @@ import io
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import product
 from types import MappingProxyType
 from typing import TextIO, cast
 
@@ -66,6 +67,16 @@ class Metrics:
             ["what"],
             registry=registry,
         )
+        self.purge_expected = Counter(
+            "daira_purge_expected_total",
+            "What purges found to be removed: more than was purged is what failed, or was left in doubt",
+            ["what"],
+            registry=registry,
+        )
+        self.webhooks_disabled = Counter(
+            "daira_webhooks_disabled_total", "Webhooks that Daira has disabled: nobody answered", registry=registry
+        )
+        self.event_streams = Gauge("daira_event_streams", "Event streams that are open", registry=registry)
         self.llm_tokens = Counter(
             "daira_llm_tokens_total",
             "Tokens, as the server counts them or else estimated",
@@ -88,6 +99,18 @@ class Metrics:
         self._kinds: dict[str, KindMetrics] = {}
         self._succeeded: dict[str, float] = {}
         self._silent_after: dict[str, float] = {}
+
+    def begin(self, *, kinds: Iterable[str], outcomes: Iterable[str]) -> None:
+        """Tell of what may come as 0: a counter that is first seen at 1 has not risen, and raises no alarm."""
+        for kind, outcome in product(kinds, outcomes):
+            self.finished.labels(kind, outcome)
+        for event in ("rung", "failed", "received", "dropped"):
+            self.doorbells.labels(event)
+        for direction in ("input", "output"):
+            self.llm_tokens.labels(direction)
+        for what in ("document", "job", "orphan", "unfinished", "idempotency_key"):
+            self.purged.labels(what)
+            self.purge_expected.labels(what)
 
     def of_kind(self, kind: str) -> KindMetrics:
         if kind not in self._kinds:

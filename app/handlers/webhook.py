@@ -50,6 +50,8 @@ class WebhookHandler:
     database: Database
     sender: Sender
     shares: Shares
+    disabled: Callable[[], object] = lambda: None
+    """A webhook was disabled just now."""
     waits: Sequence[timedelta] = WAITS
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     kind: str = KIND
@@ -123,7 +125,9 @@ class WebhookHandler:
     async def _disable(self, order: _Order, *, reason: str, unless_healthy_since: datetime | None = None) -> None:
         webhook = order.webhook
         async with self.database.begin(webhook.tenant_id) as tx:
-            await tx.webhooks.disable(webhook.id, reason=reason, unless_healthy_since=unless_healthy_since)
+            disabled = await tx.webhooks.disable(webhook.id, reason=reason, unless_healthy_since=unless_healthy_since)
+        if disabled:
+            self.disabled()
 
 
 def _body(payload: WebhookPayload, delivery: Job, document: Document | None) -> bytes:

@@ -1,6 +1,6 @@
 """What the sweeper needs: who has due work (the only look across tenants), and a pass over those tenants."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -37,6 +37,20 @@ class Backlog:
     """Since when the longest waiting due job is due; zero when none is."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wear:
+    """What keeps the database from cleaning up, as far as the program's own login is shown it."""
+
+    dead: Mapping[str, int]
+    """Rows that vacuum has not removed yet, by table."""
+    live: Mapping[str, int]
+    """Rows that are, by table: the server's estimate."""
+    oldest_snapshot: timedelta
+    """Since when the oldest snapshot is held. Sessions of other logins are not shown."""
+    oldest_transactions: int
+    """How many transactions ago the oldest one began that still runs, is prepared, or is kept for a replica."""
+
+
 class Sweeps(Protocol):
     async def tenants_with_due_work(self, *, limit: int, early: frozenset[str] | None = None) -> list[TenantId]:
         """Tenants with a bell to ring again or a lease that ran out.
@@ -59,3 +73,5 @@ class Sweeps(Protocol):
         ...
 
     async def backlog(self) -> list[Backlog]: ...
+
+    async def wear(self) -> Wear: ...

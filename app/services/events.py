@@ -30,6 +30,10 @@ class Events:
     """Streams that a tenant may have at a time, of this process."""
     _open: Counter[TenantId] = field(default_factory=Counter)
 
+    @property
+    def open_streams(self) -> int:
+        return self._open.total()
+
     @asynccontextmanager
     async def open(
         self, tenant_id: TenantId, *, job_id: JobId | None, last: str | None, may_go_on: MayGoOn

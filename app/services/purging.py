@@ -152,6 +152,8 @@ class Purging:
         documents = await self._retire(tenant_id, dry_run=dry_run)
         unfinished = await self.blobs.clear_unfinished(tenant_id, older_than=ORPHAN_AFTER, dry_run=dry_run)
         found = await self._orphans(tenant_id)
+        if not dry_run:
+            self.metrics.purge_expected.labels("orphan").inc(found.orphans)
         left = 0 if even_many or not found.doubtful else found.orphans
         orphans = 0 if left else await self._remove(found.keys, dry_run=dry_run)
         keys = 0 if dry_run else await self._expired_keys(tenant_id)
@@ -170,9 +172,12 @@ class Purging:
         while True:
             async with self.database.begin(tenant_id) as tx:
                 old = await tx.documents.newest(limit=AT_A_TIME, created_before=limit, before=before)
+            if not dry_run:
+                self.metrics.purge_expected.labels("document").inc(len(old))
             for document in old if not dry_run else []:
                 with suppress(NotFound):  # somebody else was faster
                     await self.documents.remove(tenant_id, document.id)
+                self.metrics.purged.labels("document").inc()
             count += len(old)
             if len(old) < AT_A_TIME:
                 return count
@@ -220,6 +225,7 @@ class Purging:
     async def _remove(self, keys: list[str], *, dry_run: bool) -> int:
         for key in keys if not dry_run else []:
             await self.blobs.delete(key)
+            self.metrics.purged.labels("orphan").inc()
         return len(keys)
 
     def _tell(self, tenant_id: TenantId, purged: Purged, *, dry_run: bool) -> None:
@@ -229,6 +235,8 @@ class Purging:
         removed["idempotency_key"] = purged.keys
         removed["job"] = purged.jobs
         if not dry_run and any(removed.values()):
-            for what, count in removed.items():
-                self.metrics.purged.labels(what).inc(count)
+            # Documents and orphans are counted one by one, for a tenant may fail on its way.
+            for what in ("unfinished", "idempotency_key", "job"):
+                self.metrics.purge_expected.labels(what).inc(removed[what])
+                self.metrics.purged.labels(what).inc(removed[what])
             log.info("tenant_purged", tenant_id=tenant_id, **removed)

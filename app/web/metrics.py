@@ -1,24 +1,31 @@
 """The backlog, measured on the table. The queue's depth would count bells, not work."""
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from app.domain.errors import Unavailable
 from app.domain.lanes import LANE_OF_KIND
-from app.ports.sweeps import Backlog, Sweeps
+from app.ports.sweeps import Backlog, Wear
+from app.services.looks import Looks
 from app.telemetry import Metrics
 
 
-async def exposition(metrics: Metrics, sweeps: Sweeps) -> bytes:
-    """Metrics of the process, and of the table unless the database is away: their absence is then the signal."""
-    try:
-        backlog = await sweeps.backlog()
-    except Unavailable:
-        return metrics.exposition()
-    return metrics.exposition() + _of_table(backlog)
-
-
-def _of_table(backlog: list[Backlog]) -> bytes:
+async def exposition(metrics: Metrics, looks: Looks) -> bytes:
+    """Metrics of the process, and of the table unless the database is away: those are left out then, not told as 0."""
     registry = CollectorRegistry()
+    up = Gauge("daira_backlog_up", "1 where the table could be looked at, else 0", registry=registry)
+    try:
+        _backlog(await looks.backlog(), registry)
+        _wear(await looks.wear(), registry)
+    except Unavailable:
+        up.set(0)
+    else:
+        up.set(1)
+    return metrics.exposition() + generate_latest(registry)
+
+
+def _backlog(backlog: list[Backlog], registry: CollectorRegistry) -> None:
     figures = {
         "due": Gauge("daira_jobs_due", "Queued and due", ["kind"], registry=registry),
         "scheduled": Gauge("daira_jobs_scheduled", "Queued for later", ["kind"], registry=registry),
@@ -34,4 +41,22 @@ def _of_table(backlog: list[Backlog]) -> bytes:
         for name, figure in figures.items():
             figure.labels(row.kind).set(getattr(row, name))
         oldest.labels(row.kind).set(row.oldest_due.total_seconds())
-    return generate_latest(registry)
+
+
+def _wear(wear: Wear, registry: CollectorRegistry) -> None:
+    _rows("daira_rows_dead", "Rows that vacuum has not removed yet", wear.dead, registry)
+    _rows("daira_rows_live", "Rows, as the server estimates them", wear.live, registry)
+    oldest = Gauge(
+        "daira_oldest_snapshot_seconds", "Age of the oldest snapshot that this login is shown", registry=registry
+    )
+    oldest.set(wear.oldest_snapshot.total_seconds())
+    transactions = Gauge(
+        "daira_oldest_transactions", "Transactions since the oldest began that vacuum waits for", registry=registry
+    )
+    transactions.set(wear.oldest_transactions)
+
+
+def _rows(name: str, told: str, rows: Mapping[str, int], registry: CollectorRegistry) -> None:
+    figure = Gauge(name, told, ["table"], registry=registry)
+    for table, count in rows.items():
+        figure.labels(table).set(count)

@@ -17,16 +17,18 @@ select 'acme', gen_random_uuid(), 'ocr',
 from generate_series(1, $1) n
 """
 
+MORE_QUEUED = "update daira.jobs set state = 'queued' where state = 'done' and get_byte(uuid_send(id), 0) < 32"
+
 SCANS = """
 select pg_stat_get_xact_numscans('daira.jobs'::regclass) as walks,
        pg_stat_get_xact_numscans('daira.jobs_live'::regclass) as live,
        pg_stat_get_xact_numscans('daira.jobs_ring'::regclass) as ring,
-       pg_stat_get_xact_numscans('daira.jobs_changed'::regclass) as changed
+       pg_stat_get_xact_numscans('daira.jobs_changed'::regclass) as changed,
+       pg_stat_get_xact_numscans('daira.jobs_waiting'::regclass) as waiting
 """
 
 LOOKS = {
     "select * from daira.tenants_with_due_work(500)": {"live", "ring"},
-    "select * from daira.backlog()": {"live"},
     "select * from daira.sweep(array['acme'], 5)": {"live", "ring"},
     "select * from daira.live_jobs('acme', 1000)": {"live"},
     "select * from daira.changes('acme', '3:3:', null, null, null, null, 100)": {"changed"},
@@ -51,6 +53,20 @@ async def test_a_look_for_work_walks_no_table(cloned: Cloned, engine: Engine, lo
         scans = await app.fetchrow(SCANS)
     assert scans["walks"] == 0
     assert {name for name in ("live", "ring", "changed") if scans[name]} == LOOKS[look]
+
+
+async def test_a_scrape_counts_what_is_queued_in_an_index_and_reads_what_is_claimed(
+    cloned: Cloned, engine: Engine
+) -> None:
+    await postgres_rig(cloned, engine).tenant("acme")
+    async with administer(cloned.admin_url) as admin:
+        await admin.execute(FILL, DONE)
+        await admin.execute(MORE_QUEUED)
+        await admin.execute("vacuum analyze daira.jobs")
+    async with administer(cloned.app_url) as app, app.transaction():
+        assert await app.fetch("select * from daira.backlog()")
+        scans = await app.fetchrow(SCANS)
+    assert {name for name, count in scans.items() if count} == {"live", "waiting"}
 
 
 @pytest.mark.parametrize("look", PREPARED)

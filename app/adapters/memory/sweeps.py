@@ -12,7 +12,7 @@ from app.domain.ids import TenantId
 from app.domain.jobs import Job, JobState
 from app.domain.tenants import TenantState
 from app.domain.webhooks import KIND as WEBHOOK
-from app.ports.sweeps import Backlog, Swept
+from app.ports.sweeps import Backlog, Swept, Wear
 
 
 class MemorySweeps:
@@ -53,6 +53,9 @@ class MemorySweeps:
                 if not row.job.state.terminal:
                     jobs[row.job.kind].append((row.job, _is_active(tables)))
         return [_backlog(kind, jobs[kind], now=self._store.now()) for kind in sorted(jobs)]
+
+    async def wear(self) -> Wear:
+        return Wear(dead={}, live={}, oldest_snapshot=timedelta(), oldest_transactions=0)
 
     def _expire(self, tables: Tables, row: JobRow, *, now: datetime) -> list[Swept]:
         after = transitions.expire(tables, row, now=now, jitter=self._jitter())

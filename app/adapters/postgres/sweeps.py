@@ -5,7 +5,23 @@ from collections.abc import Sequence
 from app.adapters.postgres.engine import Engine
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
-from app.ports.sweeps import Backlog, Swept
+from app.ports.sweeps import Backlog, Swept, Wear
+
+# Of others' sessions a login without pg_read_all_stats sees neither snapshot nor age; that their transactions run, it
+# sees by its own snapshot.
+WEAR = """
+select (select coalesce(max(clock_timestamp() - a.xact_start), interval '0') from pg_stat_activity a
+        where a.datname = current_database() and a.pid <> pg_backend_pid() and a.backend_xmin is not null
+       ) as oldest_snapshot,
+       greatest(age(pg_snapshot_xmin(pg_current_snapshot())::xid),
+                (select max(age(a.backend_xmin)) from pg_stat_activity a where a.datname = current_database()),
+                (select max(greatest(age(s.xmin), age(s.catalog_xmin))) from pg_replication_slots s),
+                (select max(age(p.transaction)) from pg_prepared_xacts p)) as oldest_transactions
+"""
+ROWS = """
+select t.relname as name, t.n_dead_tup as dead, t.n_live_tup as live from pg_stat_user_tables t
+where t.schemaname = 'daira' and t.relname in ('jobs', 'doorbells')
+"""
 
 
 class PostgresSweeps:
@@ -37,6 +53,16 @@ class PostgresSweeps:
 
     async def backlog(self) -> list[Backlog]:
         return [Backlog(**row) for row in await self._engine.call("select * from daira.backlog()")]
+
+    async def wear(self) -> Wear:
+        ((oldest_snapshot, oldest_transactions),) = await self._engine.call(WEAR)
+        tables = await self._engine.call(ROWS)
+        return Wear(
+            dead={row["name"]: row["dead"] for row in tables},
+            live={row["name"]: row["live"] for row in tables},
+            oldest_snapshot=oldest_snapshot,
+            oldest_transactions=oldest_transactions,
+        )
 
 
 def _kinds(early: frozenset[str] | None) -> list[str] | None:

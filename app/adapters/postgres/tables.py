@@ -72,6 +72,7 @@ tenants = Table(
     Column("max_upload_bytes", BigInteger),
     Column("requests_per_minute", Integer),
     PrimaryKeyConstraint("tenant_id", name="tenants_pkey"),
+    Index("tenants_resting", "tenant_id", postgresql_where=text("state <> 'active'")),
 )
 
 api_keys = Table(
@@ -227,6 +228,14 @@ jobs = Table(
         "state",
         "tenant_id",
         postgresql_where=text("state in ('queued', 'claimed') and kind is not null"),
+    ),
+    # For the backlog alone: no other query says `kind > ''` (migration 20261130_0900).
+    Index(
+        "jobs_waiting",
+        "kind",
+        "run_after",
+        "tenant_id",
+        postgresql_where=text("state = 'queued' and kind > ''"),
     ),
     Index("jobs_of_document", "tenant_id", "document_id", postgresql_where=text("document_id is not null")),
     Index("jobs_changed", "tenant_id", "changed", postgresql_where=text("changed is not null")),

@@ -46,5 +46,5 @@ async def get_readiness(request: Request) -> JSONResponse:
 async def get_metrics(request: Request) -> Response:
     """Prometheus text format."""
     runtime = request.app.state.runtime
-    body = await exposition(runtime.metrics, runtime.sweeps)
+    body = await exposition(runtime.metrics, runtime.looks)
     return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
