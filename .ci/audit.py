@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / ".venv-audit"
-AUDITED = ("production", "up")
+AUDITED = ("production", "up", "rapidocr")
 
 ACCEPTED: dict[str, str] = {}
 """Advisories that don't concern Daira: the id and the reason."""
