@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from app.copies import local_copy
 from app.domain.documents import Document, blob_key
-from app.domain.errors import DocumentFault, NotFound
+from app.domain.errors import DocumentFault, NotFound, Unavailable
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobError, Progress
 from app.domain.lanes import TEXT
@@ -99,7 +99,7 @@ class OcrHandler:
                 digest.update(chunk)
                 yield chunk
         except NotFound:
-            raise FileNotFoundError("the document's bytes are not in the blob store") from None
+            raise Unavailable("the document's bytes are not in the blob store: upload them again") from None
         if digest.hexdigest() != document.sha256:
             raise DocumentFault("corrupt", "the stored bytes are not those that were uploaded: upload them again")
 

@@ -108,6 +108,8 @@ class Execution:
             return _interrupted(hold.interruption)
         except DocumentFault as fault:
             return Fail(JobError(code=fault.code, message=str(fault)))
+        except Unavailable as away:
+            return Retry(JobError(code="unavailable", message=str(away)))
         except Exception as error:  # whatever a handler raises is one failed attempt, not a dead worker
             log.warning("handler_failed", exc_info=error)
             return Retry(_internal(error))

@@ -1,4 +1,4 @@
-"""A backup holds every tenant's rows, and what is restored from it has its wall: docs/operations.md, tried."""
+"""A backup holds every tenant's rows, and what is restored from it has its wall: docs/backup.md, tried."""
 
 import os
 import subprocess

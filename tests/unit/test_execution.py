@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import DocumentFault
+from app.domain.errors import DocumentFault, Unavailable
 from app.domain.ids import DocumentId
 from app.domain.jobs import CANCELLED, AttemptOutcome, JobError, JobState
 from app.domain.leases import ClaimedJob, ClaimOutcome
@@ -102,6 +102,13 @@ async def test_an_exception_is_retried_with_backoff(bench: Bench) -> None:
     assert (job.state, job.failures) == (JobState.QUEUED, 1)
     assert job.error == JobError(code="internal", message="RuntimeError: boom")
     assert backoff(0, jitter=0) <= job.run_after - job.created_at <= backoff(0, jitter=1)
+
+
+async def test_what_was_not_to_be_had_is_tried_again_and_no_fault_of_ours(bench: Bench) -> None:
+    bench.handler.act = raises(Unavailable("the blob store does not answer"))
+    job = await bench.run(await bench.rig.enqueue(await bench.rig.tenant()))
+    assert (job.state, job.failures) == (JobState.QUEUED, 1)
+    assert job.error == JobError(code="unavailable", message="the blob store does not answer")
 
 
 async def test_exceptions_end_the_job_at_max_attempts(bench: Bench) -> None:
