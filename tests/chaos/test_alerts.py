@@ -1,0 +1,250 @@
+"""What alerts are for is done to a running Daira, before a real Prometheus: each fires, and is over when it is mended.
+
+Run: ./daira test -m prometheus tests/chaos/test_alerts.py -n0
+"""
+
+import http.server
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.adapters.postgres.engine import administer
+from tests.support.databases import Cloned
+from tests.support.papers import Sheet, drawn, pdf
+from tests.support.prometheus import Prometheus, free_ports, hurried, prometheus
+from tests.support.service import command, environment, run, upload, wait_until
+
+pytestmark = [pytest.mark.prometheus, pytest.mark.slow, pytest.mark.timeout(600)]
+
+SOON = 60
+"""Seconds for an alert to fire or to be over: a look at the table is up to 12 s old, one at its wear a minute."""
+LATER = 150
+
+ONE_LETTER = pdf(Sheet(lines=("Dear Sir",)))
+LOST = """
+insert into daira.jobs (tenant_id, id, kind, webhook_id, run_after, ring_after)
+values ('acme', gen_random_uuid(), 'webhook', gen_random_uuid(), now() - interval '1 hour', now() - interval '1 hour')
+"""
+
+
+@dataclass(kw_only=True)
+class Site:
+    """A web process, and workers that come and go, each at its own port."""
+
+    cloned: Cloned
+    folder: Path
+    settings: dict[str, str]
+    ports: dict[str, int]
+    api_key: str = ""
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, role: str, **settings: str) -> None:
+        ours = self.settings | {"DAIRA_ROLE": role, "DAIRA_PORT": str(self.ports[role])} | settings
+        self.processes[role] = subprocess.Popen(command("serve"), cwd=self.folder, env=environment(**ours))
+        wait_until(lambda: self._answers(role), seconds=60)
+
+    def kill(self, role: str) -> None:
+        """As the kernel does it for want of memory."""
+        self.processes[role].kill()
+        self.processes[role].wait(timeout=30)
+
+    def stop(self, role: str) -> None:
+        self.processes[role].terminate()
+        self.processes[role].wait(timeout=60)
+
+    def client(self) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {self.api_key}"}
+        url = f"http://127.0.0.1:{self.ports['web']}"
+        return httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False)
+
+    def _answers(self, role: str) -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.ports[role]}/healthz", trust_env=False).is_success
+        except httpx.TransportError:
+            return False
+
+
+@contextmanager
+def open_site(cloned: Cloned, folder: Path, **settings: str) -> Iterator[Site]:
+    """Acme is there, and its key; no process yet."""
+    ours = {
+        "DAIRA_DATABASE_URL": cloned.app_url,
+        "DAIRA_BLOB_URL": (folder / "blobs").as_uri(),
+        "DAIRA_LEASE_SECONDS": "3",
+        "DAIRA_SWEEP_SECONDS": "1",
+        "DAIRA_LOG_LEVEL": "critical",
+    } | settings
+    web, worker = free_ports(2)
+    site = Site(cloned=cloned, folder=folder, settings=ours, ports={"web": web, "worker": worker})
+    assert run("tenant", "create", "acme", cwd=folder, **ours).returncode == 0
+    site.api_key = run("key", "create", "acme", cwd=folder, **ours).stdout.strip()
+    try:
+        yield site
+    finally:
+        for process in site.processes.values():
+            process.kill()
+            process.wait(timeout=60)
+
+
+@contextmanager
+def watched(site: Site, **thresholds: tuple[str, str]) -> Iterator[Prometheus]:
+    folder = site.folder / "prometheus"
+    folder.mkdir()
+    with prometheus(folder, rules=hurried(**thresholds), targets=list(site.ports.values())) as watching:
+        yield watching
+
+
+def fires(watching: Prometheus, *names: str, seconds: float = SOON) -> None:
+    wait_until(lambda: set(names) <= watching.firing(), seconds=seconds)
+
+
+def over(watching: Prometheus, *names: str, seconds: float = SOON) -> None:
+    wait_until(lambda: not set(names) & watching.firing(), seconds=seconds)
+
+
+def test_no_worker_then_one_that_is_killed_at_work(cloned: Cloned, folder: Path) -> None:
+    sheets = [Sheet(image=drawn(f"Page {number}")) for number in range(40)]
+    with (
+        open_site(cloned, folder) as site,
+        watched(site, DairaWorkLate=("> 600", "> 3")) as watching,
+        site.client() as client,
+    ):
+        site.start("web")
+        upload(client, pdf(*sheets))
+        fires(watching, "DairaWorkLate", "DairaDown")
+        site.start("worker")
+        over(watching, "DairaWorkLate", "DairaDown")
+        site.kill("worker")
+        fires(watching, "DairaDown", "DairaJobsStuck")
+        site.start("worker")
+        fires(watching, "DairaWorkersLost")
+        over(watching, "DairaDown", "DairaJobsStuck", "DairaWorkersLost")
+
+
+async def test_the_database_is_away(cloned: Cloned, folder: Path) -> None:
+    allowed = f"alter database {cloned.admin_url.rpartition('/')[2].partition('?')[0]} allow_connections"
+    with (
+        open_site(cloned, folder) as site,
+        watched(site, DairaLoopSilent=("> 180", "> 10")) as watching,
+        site.client() as client,
+    ):
+        site.start("web")
+        site.start("worker")
+        over(watching, "DairaDown", "DairaUnseen")
+        async with administer(cloned.admin_url, database="postgres") as admin:
+            await admin.execute(f"{allowed} false")
+            await admin.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'daira_app' and datname = $1",
+                allowed.split()[2],
+            )
+            try:
+                assert client.get("/v1/me").status_code == 503
+                fires(watching, "DairaUnseen", "DairaLoopSilent")
+                assert client.get("/v1/me").status_code == 503
+                fires(watching, "DairaErrors")
+            finally:
+                await admin.execute(f"{allowed} true")
+        over(watching, "DairaUnseen", "DairaLoopSilent", "DairaErrors")
+
+
+def test_the_queue_is_away(cloned: Cloned, folder: Path) -> None:
+    (nobody,) = free_ports(1)
+    with open_site(cloned, folder) as site, watched(site) as watching, site.client() as client:
+        site.start("web", DAIRA_QUEUE_URL=f"redis://127.0.0.1:{nobody}/0")
+        over(watching, "DairaUnseen")
+        upload(client, ONE_LETTER)
+        fires(watching, "DairaDoorbellsFail")
+        over(watching, "DairaDoorbellsFail")
+
+
+async def test_a_snapshot_is_held_and_vacuum_waits_for_it(cloned: Cloned, folder: Path) -> None:
+    thresholds = {
+        "DairaSnapshotHeld": ("> 1800", "> 5"),
+        "DairaRowsDead": ("> 100000", "> 100"),
+    }
+    with open_site(cloned, folder) as site, watched(site, **thresholds) as watching:
+        async with administer(cloned.admin_url) as admin:
+            await admin.execute("alter table daira.jobs set (autovacuum_enabled = off)")
+            for _ in range(200):
+                await admin.execute(LOST.replace("- interval '1 hour'", "+ interval '1 hour'"))
+            async with administer(cloned.app_url) as holder, holder.transaction(isolation="repeatable_read"):
+                await holder.fetch("select 1")
+                await admin.execute("update daira.jobs set rings = 1")
+                await admin.execute("vacuum daira.jobs")
+                site.start("web")
+                fires(watching, "DairaSnapshotHeld", "DairaRowsDead", seconds=LATER)
+            await admin.execute("vacuum daira.jobs")
+        over(watching, "DairaSnapshotHeld", "DairaRowsDead", seconds=LATER)
+
+
+async def test_the_scout_has_lost_its_policy(cloned: Cloned, folder: Path) -> None:
+    with open_site(cloned, folder) as site, watched(site) as watching:
+        async with administer(cloned.owner_url) as owner, administer(cloned.admin_url) as admin:
+            await owner.execute("alter policy scout_live on daira.jobs using (false)")
+            await admin.execute(LOST)
+            site.start("worker")
+            fires(watching, "DairaScoutBlind")
+            await owner.execute("alter policy scout_live on daira.jobs using (state in ('queued', 'claimed'))")
+        over(watching, "DairaScoutBlind")
+
+
+def test_receivers_of_webhooks_are_gone(cloned: Cloned, folder: Path) -> None:
+    with (
+        receiving(410) as gone,
+        receiving(500) as ill,
+        open_site(cloned, folder, DAIRA_WEBHOOK_ALLOW_PRIVATE="true") as site,
+        watched(site) as watching,
+        site.client() as client,
+    ):
+        site.start("web")
+        site.start("worker")
+        over(watching, "DairaDown", "DairaUnseen")
+        for url in (gone, ill):
+            assert client.post("/v1/webhooks", json={"url": url, "events": ["job.done"]}).status_code == 201
+        upload(client, ONE_LETTER)
+        fires(watching, "DairaWebhooksDisabled", "DairaDeliveriesFail")
+        over(watching, "DairaWebhooksDisabled", "DairaDeliveriesFail")
+
+
+def test_purges_leave_what_they_doubt_and_fail_without_a_folder(cloned: Cloned, folder: Path) -> None:
+    with (
+        open_site(cloned, folder, DAIRA_PURGE_SECONDS="60") as site,
+        watched(site, DairaCareSilent=('loop=~"purge|upkeep"} > 86400', 'loop="purge"} > 100')) as watching,
+    ):
+        blobs = folder / "blobs" / "acme" / "documents"
+        blobs.mkdir(parents=True)
+        for number in range(30):
+            path = blobs / f"019ad0a0-0000-7000-8000-{number:012}"
+            path.write_bytes(b"of nobody")
+            os.utime(path, (0, 0))
+        site.start("worker")
+        fires(watching, "DairaPurgeFails", seconds=LATER)
+        for path in blobs.iterdir():
+            path.unlink()
+        over(watching, "DairaPurgeFails", seconds=LATER)
+
+
+@contextmanager
+def receiving(status: int) -> Iterator[str]:
+    class Answering(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:  # noqa: N802 - the library's name
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/hook"
+        server.shutdown()
+        thread.join()
