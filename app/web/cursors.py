@@ -1,14 +1,11 @@
-"""Cursors of listings: opaque to a client, refused when they are not ours."""
+"""Places in listings, packed: what a cursor is made of. `listings` binds it to what was asked for."""
 
 import base64
 import binascii
 import json
 import re
 from datetime import datetime
-from typing import Annotated
 from uuid import UUID
-
-from fastapi import Query
 
 from app.domain.documents import Cursor
 from app.domain.errors import Invalid
@@ -18,9 +15,6 @@ from app.web.schemas import in_utc
 
 SMALL = re.compile(r"[0-9]{1,9}")
 """A number that every store can hold."""
-
-
-ACursor = Annotated[str | None, Query(description="The last page's `next_cursor`, with the same filters as there.")]
 
 
 def of_document(created_at: datetime, document_id: DocumentId) -> str:

@@ -21,11 +21,15 @@ from app.domain.webhooks import Event, Webhook
 from app.settings import Settings
 from app.telemetry import Metrics
 from app.web import cursors
+from app.web.listings import binding
+from tests.security.operations import PLAIN
 from tests.support.databases import Cloned
 from tests.support.event_streams import LeavesEndless
 from tests.support.postgres_rig import postgres_rig
 from tests.support.rig import Rig, done, new_page
 from tests.support.scripted_llm import Scripted
+
+WANTED = str(PLAIN["q"][0])
 
 
 def settings_of(database_url: str, **given: Any) -> Settings:
@@ -60,13 +64,21 @@ class Furniture:
             "filename": self.document.filename,
             "sha256": self.document.sha256,
             "file": self.content,
-            "documents cursor": cursors.of_document(self.document.created_at, self.document.id),
-            "jobs cursor": cursors.of_job(self.done.id),
-            "search cursor": cursors.of_hit(self.found),
+            "documents cursor": self._bound(
+                "/v1/documents", cursors.of_document(self.document.created_at, self.document.id)
+            ),
+            "jobs cursor": self._bound("/v1/jobs", cursors.of_job(self.done.id)),
+            "search cursor": self._bound("/v1/search", cursors.of_hit(self.found), ("q", WANTED)),
             "webhook_id": str(self.webhook.id),
-            "webhooks cursor": cursors.of_webhook(self.webhook.id),
-            "deliveries cursor": cursors.of_job(self.done.id),
+            "webhooks cursor": self._bound("/v1/webhooks", cursors.of_webhook(self.webhook.id)),
+            "deliveries cursor": self._bound(
+                f"/v1/webhooks/{self.webhook.id}/deliveries", cursors.of_job(self.done.id)
+            ),
         }
+
+    def _bound(self, path: str, place: str, *filters: tuple[str, str]) -> str:
+        """As the listing gives it to who asks with these filters."""
+        return f"{place}.{binding(self.tenant_id, path, list(filters))}"
 
 
 def unknown_values(moment: datetime) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 import base64
 import json
+import re
 from datetime import datetime, timedelta
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.unit.served import PROBLEM, Served
+from app.web.listings import binding
+from tests.unit.served import ACME, PROBLEM, Served
 
 LISTINGS = ["/v1/documents", "/v1/jobs"]
 
@@ -143,7 +146,45 @@ async def test_a_cursor_of_another_tenant_shows_nothing_of_theirs(web: Served, p
         await web.uploaded()
     cursor = (await web.client.get(path, params={"limit": 1})).json()["next_cursor"]
     answer = await web.client.get(path, params={"cursor": cursor}, headers=await web.key_of("other"))
-    assert answer.json() == {"data": [], "next_cursor": None}
+    assert is_refused(answer)
+
+
+def is_refused(answer: httpx.Response) -> bool:
+    return answer.status_code == 422 and "start again without cursor" in answer.json()["detail"]
+
+
+@pytest.mark.threat(41)
+@pytest.mark.parametrize("path", LISTINGS)
+async def test_a_cursor_is_for_the_filters_that_it_was_given_with(web: Served, path: str) -> None:
+    for _ in range(3):
+        await web.uploaded()
+    filters = {"/v1/documents": {"status": "processing", "filename": "letter"}, "/v1/jobs": {"kind": "ocr"}}[path]
+    cursor = (await web.client.get(path, params=filters | {"limit": 1})).json()["next_cursor"]
+    assert len(await listed(web, path, **filters, cursor=cursor, limit=5)) == 2
+    assert is_refused(await web.client.get(path, params={"cursor": cursor}))
+    for name in filters:
+        assert is_refused(await web.client.get(path, params=filters | {name: "ready", "cursor": cursor}))
+
+
+@pytest.mark.threat(41)
+async def test_a_place_that_is_made_up_is_refused_though_it_is_bound_well(web: Served) -> None:
+    for path in LISTINGS:
+        for place in ("", "x", packed(None), packed([1]), packed(["not a uuid"]), packed([NOW, "not a uuid"])):
+            cursor = f"{place}.{binding(ACME, path, [])}"
+            answer = await web.client.get(path, params={"cursor": cursor})
+            assert answer.status_code == 422
+            assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/cursor"]
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+async def test_a_header_links_to_the_next_page(web: Served, path: str) -> None:
+    for _ in range(3):
+        await web.uploaded()
+    answer = await web.client.get(path, params={"limit": 2})
+    (link,) = re.findall(r'^<(.*)>; rel="next"$', answer.headers["Link"])
+    following = await web.client.get(link)
+    assert len(following.json()["data"]) == 1
+    assert "Link" not in following.headers
 
 
 async def test_documents_are_filtered_by_status(web: Served) -> None:

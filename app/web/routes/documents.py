@@ -16,12 +16,12 @@ from app.services.documents import Listed
 from app.services.uploads import Accepted, Received, Uploads
 from app.web import cursors
 from app.web.callers import JobWritingCaller, Reader, Writer, WritingCaller
-from app.web.cursors import ACursor
 from app.web.dependencies import ADocumentId, PageNumber, TheDocuments, TheJobs, TheUploads
 from app.web.forms import Form, read_text
 from app.web.idempotency import AnOnce, tell_replayed
 from app.web.job_requests import JOB_BODY, parse_request, parse_requests
 from app.web.leaving import unless_gone
+from app.web.listings import TheListing
 from app.web.preferences import ThePreference
 from app.web.refusals import refuses
 from app.web.revalidated import NOT_MODIFIED, IfNoneMatch, revalidated
@@ -84,8 +84,8 @@ async def upload_document(
 async def list_documents(
     tenant_id: Reader,
     documents: TheDocuments,
+    listing: TheListing,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    cursor: ACursor = None,
     status: DocumentStatus | None = None,
     filename: Annotated[
         str | None, Query(max_length=255, pattern=r"^[^\x00]*$", description="A part of the name.")
@@ -100,7 +100,7 @@ async def list_documents(
     listed = await documents.newest(
         tenant_id,
         limit=limit + 1,
-        before=cursors.document(cursor),
+        before=cursors.document(listing.cursor),
         status=status,
         filename=filename,
         created_after=created_after,
@@ -111,7 +111,7 @@ async def list_documents(
     last = listed[-1].document if more else None
     return DocumentList(
         data=[DocumentBody.of(each.document, each.jobs) for each in listed],
-        next_cursor=cursors.of_document(last.created_at, last.id) if last else None,
+        next_cursor=listing.next(cursors.of_document(last.created_at, last.id) if last else None),
     )
 
 

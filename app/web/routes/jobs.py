@@ -11,9 +11,9 @@ from app.domain.ids import DocumentId
 from app.domain.jobs import JobState
 from app.web import cursors
 from app.web.callers import JobWriter, JobWritingCaller, Reader
-from app.web.cursors import ACursor
 from app.web.dependencies import AJobId, TheJobs
 from app.web.leaving import unless_gone
+from app.web.listings import TheListing
 from app.web.preferences import ThePreference
 from app.web.refusals import refuses
 from app.web.revalidated import NOT_MODIFIED, IfNoneMatch, revalidated
@@ -26,8 +26,8 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 async def list_jobs(
     tenant_id: Reader,
     jobs: TheJobs,
+    listing: TheListing,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    cursor: ACursor = None,
     state: JobState | None = None,
     kind: Annotated[str | None, Query(max_length=64)] = None,
     document_id: UUID | None = None,
@@ -36,13 +36,14 @@ async def list_jobs(
     found = await jobs.newest(
         tenant_id,
         limit=limit + 1,
-        before=cursors.job(cursor),
+        before=cursors.job(listing.cursor),
         state=state,
         kind=kind,
         document_id=None if document_id is None else DocumentId(document_id),
     )
     more, found = len(found) > limit, found[:limit]
-    return JobList(data=[JobBody.of(job) for job in found], next_cursor=cursors.of_job(found[-1].id) if more else None)
+    following = listing.next(cursors.of_job(found[-1].id) if more else None)
+    return JobList(data=[JobBody.of(job) for job in found], next_cursor=following)
 
 
 @router.get("/{job_id}", response_model=JobWithHistory, responses=NOT_MODIFIED)

@@ -10,8 +10,8 @@ from app.domain.ids import DocumentId
 from app.domain.search import LONGEST, MOST_RANK, Hit, marked_up
 from app.web import cursors
 from app.web.callers import Reader
-from app.web.cursors import ACursor
 from app.web.dependencies import TheSearch
+from app.web.listings import TheListing
 
 router = APIRouter(prefix="/v1/search", tags=["search"])
 
@@ -57,8 +57,8 @@ async def search_pages(
     tenant_id: Reader,
     search: TheSearch,
     q: Q,
+    listing: TheListing,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    cursor: ACursor = None,
     document_id: UUID | None = None,
 ) -> HitList:
     """Pages that have the words, best first, each with a snippet: HTML, escaped, what was found in `<mark>`."""
@@ -66,8 +66,8 @@ async def search_pages(
         tenant_id,
         q,
         limit=limit,
-        after=cursors.hit(cursor),
+        after=cursors.hit(listing.cursor),
         document_id=None if document_id is None else DocumentId(document_id),
     )
-    next_cursor = None if found.more is None else cursors.of_hit(found.more)
+    next_cursor = listing.next(None if found.more is None else cursors.of_hit(found.more))
     return HitList(data=[HitBody.of(hit) for hit in found.hits], next_cursor=next_cursor)

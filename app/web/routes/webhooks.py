@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Request, Response
 from app.domain.errors import Conflict, Invalid
 from app.web import cursors
 from app.web.callers import Reader, WebhookWriter
-from app.web.cursors import ACursor
 from app.web.dependencies import AWebhookId, TheWebhooks
 from app.web.forms import read_text
+from app.web.listings import TheListing
 from app.web.refusals import refuses
 from app.web.schemas import JobBody
 from app.web.webhook_requests import RotationRequest, WebhookRequest, body_of, parse
@@ -36,13 +36,13 @@ async def add_webhook(
 
 @router.get("")
 async def list_webhooks(
-    tenant_id: Reader, webhooks: TheWebhooks, limit: Limit = 20, cursor: ACursor = None
+    tenant_id: Reader, webhooks: TheWebhooks, listing: TheListing, limit: Limit = 20
 ) -> WebhookList:
     """Newest first."""
-    found = await webhooks.newest(tenant_id, limit=limit + 1, before=cursors.webhook(cursor))
+    found = await webhooks.newest(tenant_id, limit=limit + 1, before=cursors.webhook(listing.cursor))
     more, found = len(found) > limit, found[:limit]
     following = cursors.of_webhook(found[-1].id) if more else None
-    return WebhookList(data=[WebhookBody.of(webhook) for webhook in found], next_cursor=following)
+    return WebhookList(data=[WebhookBody.of(webhook) for webhook in found], next_cursor=listing.next(following))
 
 
 @router.get("/{webhook_id}")
@@ -90,11 +90,11 @@ async def list_deliveries(
     tenant_id: Reader,
     webhook_id: AWebhookId,
     webhooks: TheWebhooks,
+    listing: TheListing,
     limit: Limit = 20,
-    cursor: ACursor = None,
 ) -> DeliveryList:
     """What was sent and how it went, newest first; `POST /v1/jobs/{id}/retry` sends one again."""
-    found = await webhooks.deliveries(tenant_id, webhook_id, limit=limit + 1, before=cursors.job(cursor))
+    found = await webhooks.deliveries(tenant_id, webhook_id, limit=limit + 1, before=cursors.job(listing.cursor))
     more, found = len(found) > limit, found[:limit]
     following = cursors.of_job(found[-1].job.id) if more else None
-    return DeliveryList(data=[DeliveryBody.of(delivery) for delivery in found], next_cursor=following)
+    return DeliveryList(data=[DeliveryBody.of(delivery) for delivery in found], next_cursor=listing.next(following))
