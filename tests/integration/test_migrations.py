@@ -57,6 +57,45 @@ async def test_migrating_a_schema_at_head_changes_nothing_even_side_by_side(clon
     assert done == [migrations.head()] * 3
 
 
+async def _to_before_webhooks(cloned: Cloned) -> None:
+    engine = Engine(cloned.owner_url, pool_size=0, name="test")
+
+    def back(connection: Connection) -> None:
+        config = Config(str(migrations.INI))
+        config.attributes["connection"] = connection
+        command.downgrade(config, "20261130_0600")
+
+    async with engine.begin() as connection:
+        await connection.run_sync(back)
+
+
+async def test_a_request_that_locks_tables_in_another_order_meets_no_deadlock(cloned: Cloned) -> None:
+    """A migration that has `jobs` and comes to `api_keys`, and a request the other way round."""
+    await _to_before_webhooks(cloned)
+    async with administer(cloned.app_url) as app, administer(cloned.admin_url) as admin:
+        async with app.transaction():
+            await app.execute("select from daira.api_keys")
+            migrating = asyncio.create_task(migrations.migrate(cloned.owner_url))
+            async with asyncio.timeout(20):
+                while not await admin.fetchval("select count(*) from pg_locks where not granted"):
+                    await asyncio.sleep(0.01)
+            await app.execute("select from daira.jobs")
+        assert await migrating == migrations.head()
+
+
+async def test_a_migration_does_not_wait_for_ever_behind_a_dump_and_changes_nothing(
+    cloned: Cloned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "TRIES", 2)
+    await _to_before_webhooks(cloned)
+    async with administer(cloned.app_url) as app, app.transaction():
+        await app.execute("select from daira.documents")
+        with pytest.raises(Conflict, match="long transaction"):
+            await migrations.migrate(cloned.owner_url)
+    assert await migrations.current(Engine(cloned.owner_url, pool_size=0, name="test")) == "20261130_0600"
+    assert await migrations.migrate(cloned.owner_url) == migrations.head()
+
+
 @pytest.mark.threat(28)
 async def test_a_superuser_is_refused_because_it_hides_what_the_wall_would_do(cloned: Cloned) -> None:
     with pytest.raises(Conflict, match="superuser"):

@@ -1,11 +1,16 @@
 """The schema's version: bring it to head, or say where it stands. Always as the owner, never as a superuser."""
 
+import asyncio
 from pathlib import Path
 
+import asyncpg
 from alembic import command, op
 from alembic.config import Config
+from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.util import await_only
 
 from app.adapters.postgres.engine import Engine
@@ -17,11 +22,21 @@ INI = (INSTALLED if INSTALLED.exists() else CHECKOUT) / "alembic.ini"
 LOCK = text("select pg_advisory_xact_lock(hashtextextended('daira migrate', 0))")
 ROLE = text("select rolsuper or rolbypassrls from pg_roles where rolname = current_user")
 
+TABLES = text("select format('%I.%I', schemaname, tablename) from pg_tables where schemaname = 'daira' order by 1")
+
+AT_A_TIME = "800ms"
+"""For all tables together: whoever waits for one of them meanwhile has not yet waited for `deadlock_timeout` (1 s)."""
+
+TRIES = 40
+PAUSE = 0.5
+"""Seconds in which what has waited goes on."""
+
 
 async def migrate(owner_url: str) -> str:
     """Upgrade to head; concurrent calls wait for one another. Returns the revision.
 
-    Raises Conflict for a superuser's URL: one sees through row-level security, and so hides migrations that fail it.
+    Raises Conflict for a superuser's URL: one sees through row-level security, and so hides migrations that fail it;
+    and where a transaction as long as that of a dump has the tables.
     """
     engine = Engine(owner_url, pool_size=0, name="migrate")
     try:
@@ -29,7 +44,9 @@ async def migrate(owner_url: str) -> str:
             if (await connection.execute(ROLE)).scalar_one():
                 raise Conflict("DAIRA_MIGRATION_DATABASE_URL is a superuser's or has BYPASSRLS: use daira_owner's")
             await connection.execute(LOCK)
-            await connection.run_sync(_upgrade)
+            if await connection.run_sync(_revision) != head():
+                await _have_all_to_ourselves(connection)
+                await connection.run_sync(_upgrade)
     finally:
         await engine.close()
     return head()
@@ -55,6 +72,33 @@ def script(statements: str) -> None:
     driver = op.get_bind().connection.driver_connection
     assert driver is not None
     await_only(driver.execute(statements))
+
+
+async def _have_all_to_ourselves(connection: AsyncConnection) -> None:
+    """Lock every table at once, or none.
+
+    As the migrations come to them, they were locked in another order than by requests: of two that met, one was refused
+    as a deadlock.
+    """
+    tables = (await connection.execute(TABLES)).scalars().all()
+    for _ in range(TRIES if tables else 0):
+        try:
+            async with connection.begin_nested():
+                await connection.execute(text(f"set local statement_timeout = '{AT_A_TIME}'"))
+                await connection.execute(text(f"lock table {', '.join(tables)} in access exclusive mode"))
+                await connection.execute(text("set local statement_timeout to default"))
+        except DBAPIError as error:
+            if not isinstance(error.orig and error.orig.__cause__, asyncpg.QueryCanceledError):
+                raise
+            await asyncio.sleep(PAUSE)
+        else:
+            return
+    if tables:
+        raise Conflict("the tables are in use by a long transaction, a dump for example: migrate when it has ended")
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection, opts={"version_table_schema": "daira"}).get_current_revision()
 
 
 def _upgrade(connection: Connection) -> None:
