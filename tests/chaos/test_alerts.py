@@ -234,7 +234,7 @@ def test_purges_leave_what_they_doubt_and_fail_without_a_folder(cloned: Cloned, 
 @contextmanager
 def receiving(status: int) -> Iterator[str]:
     class Answering(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802 - the library's name
+        def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(status)
             self.send_header("Content-Length", "0")
