@@ -17,7 +17,7 @@ RUN apt-get update; \
     find /usr/share/tesseract-ocr -name '*.traineddata' -exec cp {} /models/ \;
 
 FROM ${PYTHON_IMAGE} AS packages
-# `rapidocr` brings the second engine: 275 MB more.
+# `rapidocr` brings the second engine: 296 MB more.
 ARG REQUIREMENTS=production
 WORKDIR /source
 COPY requirements/build.txt requirements/${REQUIREMENTS}.txt requirements/
