@@ -12,6 +12,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection
 
+from app.adapters.embedded.locks import Locks
 from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres import migrations
 from app.adapters.postgres.engine import Engine, administer
@@ -135,6 +136,8 @@ def server(folder: Path) -> Iterator[EmbeddedPostgres]:
     server.start()
     yield server
     server.close()
+    # It follows its last user, and must be gone before its folder is.
+    assert Locks(folder / "server").server.is_free_within(timedelta(seconds=30))
 
 
 async def test_an_administrator_who_is_no_superuser_makes_the_roles_as_often_as_wanted(
