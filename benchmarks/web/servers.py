@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx
 
 from tests.support.databases import Cloned
-from tests.support.service import ROOT, command, environment, run
+from tests.support.keyholders import new_key
+from tests.support.service import ROOT, command, environment
 
 TENANT = "acme"
 
@@ -44,10 +45,7 @@ def daira(cloned: Cloned, folder: Path, *, core: int | None = None, **settings: 
     }
     key = folder / "key"
     if not key.exists():
-        run("tenant", "create", TENANT, cwd=folder, **ours).check_returncode()
-        made = run("key", "create", TENANT, cwd=folder, **ours)
-        made.check_returncode()
-        key.write_text(made.stdout.strip())
+        key.write_text(new_key(cloned.app_url, TENANT))
     port = _free_port()
     with _process(command("serve"), environment(DAIRA_PORT=str(port), **ours), port=port, core=core) as process:
         yield Server(url=f"http://127.0.0.1:{port}", pid=process.pid, key=key.read_text())

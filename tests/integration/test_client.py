@@ -5,6 +5,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -175,7 +176,9 @@ def test_who_waits_sees_how_far_it_is(client: Client) -> None:
 def test_jobs_are_asked_for_and_cancelled(client: Client) -> None:
     document = client.upload(letter(), wait=True)
     job = client.request_job(document["id"], {"kind": "ocr", "mode": "force"})
-    ended = client.wait(client.cancel(job["id"]))
+    with suppress(ApiFault):  # a worker may be quicker
+        client.cancel(job["id"])
+    ended = client.wait(client.job(job["id"]))
     assert ended["state"] in {"cancelled", "done"}
 
 

@@ -13,8 +13,9 @@ from app.adapters.postgres.engine import administer
 from app.domain.ids import uuid7
 from tests.support.databases import Cloned, Databases
 from tests.support.folders import open_folder
+from tests.support.keyholders import new_key
 from tests.support.papers import Sheet, pdf
-from tests.support.service import Service, ended, run, serving, serving_again
+from tests.support.service import Service, ended, serving, serving_again
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -37,9 +38,7 @@ async def service(database: Cloned) -> AsyncIterator[Service]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def globex(service: Service) -> str:
     """The key of another tenant."""
-    ours = {"DAIRA_DATABASE_URL": service.database_url, "DAIRA_BLOB_URL": (service.data_dir / "blobs").as_uri()}
-    assert run("tenant", "create", "globex", cwd=service.data_dir, **ours).returncode == 0
-    return run("key", "create", "globex", cwd=service.data_dir, **ours).stdout.strip()
+    return new_key(service.database_url, "globex")
 
 
 def a_page() -> bytes:

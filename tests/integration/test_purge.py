@@ -62,7 +62,7 @@ async def test_a_purge_by_hand_removes_what_it_counted_before(rig: Rig, cloned: 
 
     done = purge(cloned, folder, DAIRA_RETENTION_DAYS="30")
     assert done.returncode == 0, done.stderr
-    assert rows(done.stdout) == rows(counted.stdout) == [["│", "acme", "│", "1", "│", "1", "│", "1", "│", "0", "│"]]
+    assert rows(done.stdout) == rows(counted.stdout) == [["│", "acme", *["│", "1"] * 3, *["│", "0"] * 3, "│"]]
     assert sorted(path.name for path in acme.iterdir()) == sorted([kept.name, young.name])
     assert other.exists()
     async with rig.database.begin(ACME) as tx:

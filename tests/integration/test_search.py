@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from tests.support.folders import open_folder
+from tests.support.keyholders import new_key
 from tests.support.papers import drawn
 from tests.support.pdfs import Leaf, document, line, picture, placed
-from tests.support.service import Service, ended, run, up, upload
+from tests.support.service import Service, ended, up, upload
 
 HEADER, FOOTER = "Ledger heading of the department", "Printed by the archive office"
 UPPER, LOWER = "Morning harvest report", "Evening weather forecast"
@@ -51,10 +52,7 @@ def search(client: httpx.Client, q: str, **query: str) -> list[dict[str, Any]]:
 @contextmanager
 def another(service: Service, name: str) -> Iterator[httpx.Client]:
     """A client of another tenant."""
-    ours = {"DAIRA_DATABASE_URL": service.database_url}
-    assert run("tenant", "create", name, cwd=service.data_dir, **ours).returncode == 0
-    key = run("key", "create", name, cwd=service.data_dir, **ours).stdout.strip()
-    headers = {"Authorization": f"Bearer {key}"}
+    headers = {"Authorization": f"Bearer {new_key(service.database_url, name)}"}
     with httpx.Client(base_url=service.url, headers=headers, trust_env=False, timeout=60) as client:
         yield client
 

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 from tests.support.databases import Cloned
+from tests.support.keyholders import new_key
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,10 +85,7 @@ def up(data_dir: Path, **settings: str) -> Iterator[Service]:
 @contextmanager
 def serving(cloned: Cloned, folder: Path, *, program: str = "", **settings: str) -> Iterator[Service]:
     """`daira serve`, or another program, in one process on a database of the test's, with a tenant and its key."""
-    ours = {"DAIRA_DATABASE_URL": cloned.app_url, "DAIRA_BLOB_URL": (folder / "blobs").as_uri(), **settings}
-    assert run("tenant", "create", "acme", cwd=folder, **ours).returncode == 0
-    api_key = run("key", "create", "acme", cwd=folder, **ours).stdout.strip()
-    with serving_again(cloned, folder, api_key=api_key, program=program, **settings) as service:
+    with serving_again(cloned, folder, api_key=new_key(cloned.app_url), program=program, **settings) as service:
         yield service
 
 
