@@ -12,7 +12,8 @@ from app.settings import Role, Settings
 from app.telemetry import Metrics
 from app.web import errors
 from app.web.headers import COMPONENTS
-from app.web.openapi import TAGS, Described, operation_id
+from app.web.openapi import Described, operation_id
+from app.web.openapi_texts import TAGS
 from app.web.pace import Pace
 from app.web.requests import Requests
 from app.web.routes import documents, events, health, jobs, me, outputs, search, usage, webhooks

@@ -32,8 +32,8 @@ UPLOAD_FORM: dict[str, Any] = {
                         },
                         "jobs": {
                             "type": "string",
-                            "description": "JSON array of job requests, as text.",
-                            "default": '[{"kind": "ocr"}]',
+                            # Not as `default`: there are generators that turn its quotes into others.
+                            "description": 'JSON array of job requests, as text. Left out: `[{"kind": "ocr"}]`.',
                             "contentMediaType": "application/json",
                             "contentSchema": {"type": "array", "items": A_REQUEST, "maxItems": MOST_JOBS},
                         },
