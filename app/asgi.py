@@ -17,24 +17,27 @@ from app.web.openapi_texts import TAGS
 from app.web.pace import Pace
 from app.web.requests import Requests
 from app.web.routes import documents, events, health, jobs, me, outputs, search, usage, webhooks
+from app.wiring import close_spans, open_spans
 
 DESCRIPTION = "Upload a document, get its text. No accepted job is ever lost."
 
 
 def create_app(settings: Settings) -> FastAPI:
     metrics = Metrics()
+    spans = open_spans()
     serves = settings.role is not Role.WORKER
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await guard.refuse_unsafe(settings)
-        async with local.with_database(settings) as located, open_runtime(located, metrics) as runtime:
+        async with local.with_database(settings) as located, open_runtime(located, metrics, spans=spans) as runtime:
             app.state.runtime = runtime
             if runtime.worker is not None:
                 runtime.worker.start()
             yield
             if runtime.worker is not None:
                 await runtime.worker.stop()
+        await close_spans(spans)
 
     app = Described(
         title="Daira",
@@ -76,5 +79,5 @@ def create_app(settings: Settings) -> FastAPI:
             expose_headers=sorted(COMPONENTS),
         )
     app.add_middleware(Pace, patience=settings.client_patience_seconds)
-    app.add_middleware(Requests, metrics=metrics)
+    app.add_middleware(Requests, metrics=metrics, spans=spans)
     return app

@@ -49,6 +49,7 @@ from app.services.watching import Watching
 from app.services.webhooks import Webhooks
 from app.settings import Role, Settings
 from app.telemetry import Metrics
+from app.tracing import Spans, Untraced
 from app.wiring import (
     Store,
     open_blobs,
@@ -95,7 +96,12 @@ class Runtime:
 
 @asynccontextmanager
 async def open_runtime(
-    settings: Settings, metrics: Metrics, *, handlers: Sequence[Handler] | None = None, llm: Llm | None = None
+    settings: Settings,
+    metrics: Metrics,
+    *,
+    handlers: Sequence[Handler] | None = None,
+    llm: Llm | None = None,
+    spans: Spans | None = None,
 ) -> AsyncIterator[Runtime]:
     """Everything that the role needs; leaving closes it in the opposite order. `handlers` stand in for Daira's own."""
     async with AsyncExitStack() as stack:
@@ -182,6 +188,7 @@ async def open_runtime(
                 purging=purging,
                 upkeep=Upkeep(sweeps=store.sweeps, search=search, usage=usage),
                 metrics=metrics,
+                spans=spans or Untraced(),
                 hurry=watching.hurry,
                 handlers=handlers
                 or [
@@ -231,6 +238,7 @@ def _worker(
     purging: Purging,
     upkeep: Upkeep,
     metrics: Metrics,
+    spans: Spans,
     hurry: Callable[[TenantId], object],
     handlers: Sequence[Handler],
 ) -> Worker:
@@ -245,6 +253,7 @@ def _worker(
         worker=f"{socket.gethostname()}-{uuid4().hex[:8]}",
         lease=settings.lease,
         hurry=hurry,
+        spans=spans,
     )
     heart = Heart(store.open_leases, lease=settings.lease)
     consumers = [

@@ -1,8 +1,11 @@
 """Adapters by the settings that choose them: the only place that knows a URL's scheme and the class behind it."""
 
+import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -46,9 +49,12 @@ from app.ports.sweeps import Sweeps
 from app.ports.tokens import Tokens
 from app.settings import Environment, Role, Settings
 from app.telemetry import Metrics
+from app.tracing import Spans, Untraced
 from app.worker.heart import OpenLeases, shared
 
 log = structlog.get_logger()
+
+TRACED_BY = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +208,24 @@ def open_tokens(settings: Settings, stack: AsyncExitStack) -> Tokens | None:
         tenant_claim=settings.oidc_tenant_claim,
         scope_claim=settings.oidc_scope_claim,
     )
+
+
+def open_spans() -> Spans:
+    """Recorded where the standard OTEL_* variables name a collector; a service without the extra runs untraced."""
+    asked = any(os.environ.get(name) for name in TRACED_BY)
+    if not asked or os.environ.get("OTEL_TRACES_EXPORTER") == "none" or os.environ.get("OTEL_SDK_DISABLED") == "true":
+        return Untraced()
+    if find_spec("opentelemetry.sdk") is None or find_spec("opentelemetry.exporter") is None:
+        log.error("tracing_not_installed", reason="OTEL_* is set; install what it needs: pip install 'daira[otel]'")
+        return Untraced()
+    from app.adapters.otel.spans import exporting
+
+    return exporting("daira")
+
+
+async def close_spans(spans: Spans) -> None:
+    if close := getattr(spans, "close", None):
+        await asyncio.to_thread(close)
 
 
 def open_llm(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> Llm | None:

@@ -1,4 +1,4 @@
-"""`daira backlog`, `daira sweep` and `daira purge`: looking at the work, and doing by hand what workers do by time."""
+"""`daira sweep` and `daira purge`: doing by hand what workers do by time."""
 
 from typing import Annotated
 
@@ -10,19 +10,6 @@ from app.bootstrap import Runtime
 from app.cli.administration import with_runtime
 from app.domain.ids import TenantId
 from app.services.purging import Purged
-
-
-def backlog() -> None:
-    """The work that waits, by kind, read from the table."""
-
-    async def show(opened: Runtime) -> None:
-        table = Table("kind", "due", "scheduled", "running", "stuck", "oldest due")
-        for row in await opened.sweeps.backlog():
-            figures = (row.due, row.scheduled, row.running, row.stuck)
-            table.add_row(row.kind, *map(str, figures), f"{row.oldest_due.total_seconds():.0f} s")
-        Console().print(table)
-
-    with_runtime(show)
 
 
 def sweep() -> None:

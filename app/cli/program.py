@@ -39,11 +39,11 @@ def add_client_commands() -> None:
 
 
 def add_service_commands() -> None:
-    from app.cli import administration, checks, keys, operation, selftest, serving, tenants
+    from app.cli import administration, backlog, checks, keys, operation, selftest, serving, tenants
 
     app.command("up", rich_help_panel="Start")(serving.up)
     app.command("serve", rich_help_panel="Start")(serving.serve)
-    app.command("backlog", rich_help_panel="Operate")(operation.backlog)
+    app.command("backlog", rich_help_panel="Operate")(backlog.backlog)
     app.command("sweep", rich_help_panel="Operate")(operation.sweep)
     app.command("purge", rich_help_panel="Operate")(operation.purge)
     app.command("doctor", rich_help_panel="Operate")(checks.doctor)

@@ -5,7 +5,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol
@@ -25,6 +25,7 @@ from app.ports.leases import Leases
 from app.services.ringing import Ringing
 from app.services.settling import Settling
 from app.telemetry import Metrics, bind_events
+from app.tracing import Attributes, Spans, Untraced, trace_id
 
 log = structlog.get_logger()
 
@@ -76,28 +77,40 @@ class Execution:
     lease: timedelta
     hurry: Callable[[TenantId], object] = lambda _: None
     """A job of this tenant has another state: for whoever waits for it in this very process."""
+    spans: Spans = field(default_factory=Untraced)
 
     async def claim(self, rings: Sequence[Ring], *, kinds: frozenset[str]) -> list[ClaimedJob]:
         """Answer doorbells; those whose job is not ours to run are done with."""
+        began = time.time_ns()
         claims = await self.leases.claim(rings, worker=self.worker, lease=self.lease, kinds=kinds)
         for outcome, count in Counter(claim.outcome for claim in claims).items():
             self.metrics.claims.labels(outcome).inc(count)
         jobs = [claim.job for claim in claims if claim.job is not None]
         for tenant_id in {job.lease.tenant_id for job in jobs}:
             self.hurry(tenant_id)
+        for job in jobs:
+            self.spans.past(
+                "claim", parent=job.traceparent, began=began, ended=time.time_ns(), attributes=_attributes(job)
+            )
         return jobs
 
     async def run(self, job: ClaimedJob, hold: Hold) -> None:
         """One attempt, from the handler's start to the settled row."""
         tenant_id, job_id, attempt = job.lease
-        bind_events(tenant_id=tenant_id, job_id=str(job_id), attempt=attempt, kind=job.kind)
         metrics = self.metrics.of_kind(job.kind)
         metrics.pickup_seconds.observe(job.waited.total_seconds())
-        started = time.monotonic()
-        ending = await self._work(job, hold)
-        metrics.job_seconds.observe(time.monotonic() - started)
-        if hold.interruption is not Interruption.LEASE_LOST:
-            await self._settle(job, ending, hold)
+        with self.spans.span(f"job {job.kind}", parent=job.traceparent, attributes=_attributes(job)) as span:
+            trace = trace_id(span.traceparent)
+            bind_events(tenant_id=tenant_id, job_id=str(job_id), attempt=attempt, kind=job.kind, trace_id=trace)
+            started = time.monotonic()
+            with self.spans.span("handler", parent=span.traceparent):
+                ending = await self._work(job, hold)
+            metrics.job_seconds.observe(time.monotonic() - started)
+            outcome: str | None = None
+            if hold.interruption is not Interruption.LEASE_LOST:
+                with self.spans.span("settle", parent=span.traceparent):
+                    outcome = await self._settle(job, ending, hold)
+            span.tell({"daira.outcome": outcome or "lease_lost"})
 
     async def _work(self, job: ClaimedJob, hold: Hold) -> Ending:
         work = asyncio.ensure_future(self.handlers[job.kind].run(job, hold))
@@ -114,8 +127,11 @@ class Execution:
             log.warning("handler_failed", exc_info=error)
             return Retry(_internal(error))
 
-    async def _settle(self, job: ClaimedJob, ending: Ending, hold: Hold) -> None:
-        """Try until it is known: a result that cost minutes is not thrown away for a restart of the database."""
+    async def _settle(self, job: ClaimedJob, ending: Ending, hold: Hold) -> str | None:
+        """Try until it is known: a result that cost minutes is not thrown away for a restart of the database.
+
+        The outcome, or None: the lease was lost.
+        """
         while hold.interruption is not Interruption.LEASE_LOST:
             jitter = random.random()  # noqa: S311 - spreads retries, guards nothing
             end = settlement(job, ending, jitter=jitter, progress=hold.progress)
@@ -130,10 +146,11 @@ class Execution:
             else:
                 if woken is not None:
                     await self._settled(job, end, woken)
-                    return
+                    return end.outcome
                 break
         self.metrics.fenced_writes.inc()
         log.warning("lease_lost")
+        return None
 
     async def _write(self, end: Settlement, ending: Ending) -> Woken | None:
         """The settlement, and the results in the same transaction; None when the lease is lost."""
@@ -173,6 +190,11 @@ class Execution:
         except Unavailable as error:  # they look for themselves, later
             log.warning("waiting_jobs_not_woken", reason=str(error))
             return []
+
+
+def _attributes(job: ClaimedJob) -> Attributes:
+    tenant_id, job_id, attempt = job.lease
+    return {"daira.tenant_id": tenant_id, "daira.job_id": str(job_id), "daira.kind": job.kind, "daira.attempt": attempt}
 
 
 def _interrupted(why: Interruption | None) -> Ending:

@@ -27,6 +27,7 @@ from app.services import originals
 from app.services.meter import Meter, refuse_late
 from app.services.queue_limit import refuse_beyond
 from app.services.ringing import Ringing
+from app.tracing import current
 
 log = structlog.get_logger()
 
@@ -229,5 +230,6 @@ def new_job(document_id: DocumentId, request: JobRequest, *, waits: bool = False
         document_id=document_id,
         payload=request.payload,
         run_in=WAIT_FOR_TEXT if waits else timedelta(),
+        traceparent=current.get(),
         dedup_key=f"{document_id}:{hashlib.sha256(canonical.encode()).hexdigest()}",
     )

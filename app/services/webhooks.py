@@ -12,6 +12,7 @@ from app.domain.webhooks import KIND, MOST, TEST, Delivery, Event, Webhook, deli
 from app.ports.database import Database, Tx
 from app.ports.sender import Sender
 from app.services.ringing import Ringing
+from app.tracing import current
 
 NONE = "there is no such webhook"
 
@@ -75,7 +76,8 @@ class Webhooks:
             webhook = await _existing(tx, webhook_id)
             if webhook.disabled_at is not None:
                 raise Conflict(f"the webhook is disabled: {webhook.disabled_reason}; enable it first")
-            job = await tx.jobs.add(delivery(webhook_id, event=TEST, data={"webhook_id": str(webhook_id)}))
+            told = {"webhook_id": str(webhook_id)}
+            job = await tx.jobs.add(delivery(webhook_id, event=TEST, data=told, traceparent=current.get()))
         assert job is not None
         await self.ringing.ring([(KIND, Ring(tenant_id, job.id))])
         return job

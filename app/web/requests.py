@@ -8,6 +8,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.telemetry import Metrics
+from app.tracing import Spans, Untraced, current, trace_id
 
 log = structlog.get_logger()
 
@@ -16,8 +17,9 @@ ACCEPTABLE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 class Requests:
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, spans: Spans | None = None) -> None:
         self._app = app
+        self._spans: Spans = spans or Untraced()
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,17 +41,30 @@ class Requests:
                 message = {**message, "headers": [*message.get("headers", []), *_headers(scope, message)]}
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
+        # Who looks after a process asks it all the time, and is told nothing by a trace of that.
+        spans = UNTRACED if scope["path"] in QUIET else self._spans
+        parent = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"traceparent"), None)
+        with (
+            spans.span("request", parent=parent, attributes={"daira.request_id": request_id}, serves=True) as span,
+            structlog.contextvars.bound_contextvars(request_id=request_id, trace_id=trace_id(span.traceparent)),
+        ):
+            token = current.set(span.traceparent)
             try:
                 await self._app(scope, receive, tagged)
             finally:
+                current.reset(token)
                 # How long a reader stays with a stream of events says nothing of how soon it was answered.
                 self._note(scope, status=status, seconds=(streamed or time.perf_counter()) - started)
+                method, route = _called(scope)
+                told: dict[str, str | int] = {
+                    "http.request.method": method,
+                    "http.route": route,
+                    "http.response.status_code": status,
+                }
+                span.tell(told, name=f"{method} {route}")
 
     def _note(self, scope: Scope, *, status: int, seconds: float) -> None:
-        # The route's pattern and never the path: a path holds ids, without bound.
-        route = getattr(scope.get("route"), "path", "none")
-        method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
+        method, route = _called(scope)
         self._metrics.http_seconds.labels(route, method, status).observe(seconds)
         if route not in QUIET:
             log.info("request_answered", method=method, route=route, status=status, ms=round(seconds * 1000, 1))
@@ -57,6 +72,13 @@ class Requests:
 
 KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+UNTRACED = Untraced()
+
+
+def _called(scope: Scope) -> tuple[str, str]:
+    """The route's pattern and never the path: a path holds ids, without bound."""
+    method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
+    return method, getattr(scope.get("route"), "path", "none")
 
 
 def _is_endless(start: Message) -> bool:

@@ -8,6 +8,7 @@ from app.adapters.postgres.sweeps import PostgresSweeps
 from tests.support.contract import CONTRACT, told_by
 from tests.support.databases import Cloned
 from tests.support.papers import Sheet, pdf
+from tests.support.prometheus import alerts, charts, names_in
 from tests.support.service import ended, serving, upload
 
 FORTY = """
@@ -15,12 +16,17 @@ insert into daira.jobs (tenant_id, id, kind) select 'acme', gen_random_uuid(), '
 """
 
 
-async def test_every_metric_of_the_contract_is_there(cloned: Cloned, folder: Path) -> None:
+async def test_every_metric_of_the_contract_is_there_and_every_one_that_is_asked_for(
+    cloned: Cloned, folder: Path
+) -> None:
     with serving(cloned, folder) as service, service.client() as client:
         for job in upload(client, pdf(Sheet(lines=("Dear Sir",))))["jobs"]:
             assert ended(client, job)["state"] == "done"
         told = told_by(service.url)
     assert {name: told.get(name) for name in CONTRACT} == CONTRACT
+    asked = names_in(charts()) | names_in(rule["expr"] for rule in alerts().values())
+    # What only a language model's answers make.
+    assert asked - set(told) - {"daira_llm_seconds_bucket"} == set()
 
 
 async def test_a_snapshot_that_is_held_shows_by_its_age(cloned: Cloned, engine: Engine) -> None:

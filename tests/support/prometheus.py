@@ -1,11 +1,12 @@
 """Debian's Prometheus and its promtool; `.ci/run` installs them."""
 
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,7 @@ from tests.support.alert_cases import Case
 from tests.support.service import ROOT, wait_until
 
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yml"
+DASHBOARD = ROOT / "deploy" / "grafana" / "daira.json"
 
 
 def program(name: str) -> str:
@@ -33,6 +35,18 @@ def alerts() -> Mapping[str, Mapping[str, Any]]:
     """Each rule, by the alert's name."""
     (group,) = yaml.safe_load(RULES.read_text())["groups"]
     return {rule["alert"]: rule for rule in group["rules"]}
+
+
+@cache
+def charts() -> frozenset[str]:
+    """What the dashboard asks for, as it asks for the last minutes."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    asked = {target["expr"] for panel in panels for target in panel.get("targets", [])}
+    return frozenset(expression.replace("$__rate_interval", "1m") for expression in asked)
+
+
+def names_in(expressions: Iterable[str]) -> set[str]:
+    return {name for expression in expressions for name in re.findall(r"\bdaira_\w+", expression)}
 
 
 def promtool(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -74,7 +88,7 @@ def hurried(**thresholds: tuple[str, str]) -> str:
         before, after = thresholds.get(name, ("", ""))
         assert before in rule["expr"], (name, before)
         expr = re.sub(r"(?<=\[)\w+(?=\])|(?<=offset )\w+", WINDOW, rule["expr"])
-        rules.append(rule | {"expr": expr.replace(before, after) if before else expr, "for": "0s"})
+        rules.append(dict(rule) | {"expr": expr.replace(before, after) if before else expr, "for": "0s"})
     return str(yaml.safe_dump({"groups": [{"name": "daira", "interval": "1s", "rules": rules}]}))
 
 
