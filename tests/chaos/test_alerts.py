@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -24,9 +25,8 @@ from tests.support.service import command, environment, run, upload, wait_until
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.slow, pytest.mark.timeout(600)]
 
-SOON = 60
-"""Seconds for an alert to fire or to be over: a look at the table is up to 12 s old, one at its wear a minute."""
-LATER = 150
+SOON = 150
+"""Seconds for an alert to fire or to be over: on a busy machine a look at the table is up to a minute old."""
 
 ONE_LETTER = pdf(Sheet(lines=("Dear Sir",)))
 LOST = """
@@ -85,7 +85,7 @@ def open_site(cloned: Cloned, folder: Path, **settings: str) -> Iterator[Site]:
     web, worker = free_ports(2)
     site = Site(cloned=cloned, folder=folder, settings=ours, ports={"web": web, "worker": worker})
     assert run("tenant", "create", "acme", cwd=folder, **ours).returncode == 0
-    site.api_key = run("key", "create", "acme", cwd=folder, **ours).stdout.strip()
+    site.api_key = run("key", "create", "acme", "--scope", "admin", cwd=folder, **ours).stdout.strip()
     try:
         yield site
     finally:
@@ -130,7 +130,8 @@ def test_no_worker_then_one_that_is_killed_at_work(cloned: Cloned, folder: Path)
 
 
 async def test_the_database_is_away(cloned: Cloned, folder: Path) -> None:
-    allowed = f"alter database {cloned.admin_url.rpartition('/')[2].partition('?')[0]} allow_connections"
+    name = urlsplit(cloned.admin_url).path[1:]
+    allowed = f"alter database {name} allow_connections"
     with (
         open_site(cloned, folder) as site,
         watched(site, DairaLoopSilent=("> 180", "> 10")) as watching,
@@ -143,7 +144,7 @@ async def test_the_database_is_away(cloned: Cloned, folder: Path) -> None:
             await admin.execute(f"{allowed} false")
             await admin.execute(
                 "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'daira_app' and datname = $1",
-                allowed.split()[2],
+                name,
             )
             try:
                 assert client.get("/v1/me").status_code == 503
@@ -180,9 +181,9 @@ async def test_a_snapshot_is_held_and_vacuum_waits_for_it(cloned: Cloned, folder
                 await admin.execute("update daira.jobs set rings = 1")
                 await admin.execute("vacuum daira.jobs")
                 site.start("web")
-                fires(watching, "DairaSnapshotHeld", "DairaRowsDead", seconds=LATER)
+                fires(watching, "DairaSnapshotHeld", "DairaRowsDead")
             await admin.execute("vacuum daira.jobs")
-        over(watching, "DairaSnapshotHeld", "DairaRowsDead", seconds=LATER)
+        over(watching, "DairaSnapshotHeld", "DairaRowsDead")
 
 
 async def test_the_scout_has_lost_its_policy(cloned: Cloned, folder: Path) -> None:
@@ -226,10 +227,10 @@ def test_purges_leave_what_they_doubt(cloned: Cloned, folder: Path) -> None:
             path.write_bytes(b"of nobody")
             os.utime(path, (0, 0))
         site.start("worker")
-        fires(watching, "DairaPurgeFails", seconds=LATER)
+        fires(watching, "DairaPurgeFails")
         for path in blobs.iterdir():
             path.unlink()
-        over(watching, "DairaPurgeFails", seconds=LATER)
+        over(watching, "DairaPurgeFails")
 
 
 @contextmanager

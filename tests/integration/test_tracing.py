@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from tests.support.databases import Cloned
 from tests.support.papers import Sheet, pdf
-from tests.support.service import ended, serving, serving_again, upload, wait_until
+from tests.support.service import ended, run, serving, serving_again, upload, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -46,7 +46,9 @@ def test_an_upload_is_one_trace(cloned: Cloned, folder: Path) -> None:
             serving_again(cloned, folder, api_key=web.api_key, DAIRA_ROLE="worker", **asked),
             web.client() as client,
         ):
-            client.post("/v1/webhooks", json={"url": f"{collector.url}/hook", "events": ["job.done"]})
+            client.headers["Authorization"] = f"Bearer {_key(cloned, folder)}"
+            wanted = {"url": f"{collector.url}/hook", "events": ["job.done"]}
+            assert client.post("/v1/webhooks", json=wanted).status_code == 201
             assert ended(client, upload(client, pdf(Sheet(lines=("Dear Sir",))))["jobs"][0])["state"] == "done"
             wait_until(lambda: collector.trace_of("POST /v1/documents").keys() >= STEPS, seconds=30)
     steps = collector.trace_of("POST /v1/documents")
@@ -56,6 +58,12 @@ def test_an_upload_is_one_trace(cloned: Cloned, folder: Path) -> None:
     assert {name for name, span in collector.spans if span.name == "POST /v1/documents"} == {"front"}
     assert {name for name, span in collector.spans if span.name == "job ocr"} == {"daira"}
     assert not [span for _, span in collector.spans if "healthz" in span.name]
+
+
+def _key(cloned: Cloned, folder: Path) -> str:
+    """One that may make webhooks."""
+    asked = ("key", "create", "acme", "--scope", "admin")
+    return run(*asked, cwd=folder, DAIRA_DATABASE_URL=cloned.app_url, DAIRA_BLOB_URL=folder.as_uri()).stdout.strip()
 
 
 @contextmanager
