@@ -1,4 +1,4 @@
-"""For mkdocs, beyond mkdocs.yml: pages that lie outside docs/ in the repository, and that nothing comes from elsewhere."""
+"""For mkdocs, beyond mkdocs.yml: pages that lie outside docs/, and that nothing is fetched from elsewhere."""
 
 import re
 from pathlib import Path
