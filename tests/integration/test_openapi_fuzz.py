@@ -50,7 +50,9 @@ async def service(databases: Databases) -> AsyncIterator[Service]:
 async def test_the_service_does_what_its_document_says(service: Service, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     settings = {"DAIRA_DATABASE_URL": service.database_url, "DAIRA_BLOB_URL": "memory://"}
-    admin = run("key", "create", "acme", "--scope", "admin", cwd=tmp_path, **settings).stdout.strip()
+    made = run("key", "create", "acme", "--scope", "admin", cwd=tmp_path, **settings)
+    assert made.returncode == 0, made.stderr
+    admin = made.stdout.strip()
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "run", f"{service.url}/openapi.json"),
         *("--header", f"Authorization: Bearer {admin}", "--checks", "all"),
