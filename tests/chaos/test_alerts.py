@@ -19,9 +19,10 @@ from typing_extensions import override
 
 from app.adapters.postgres.engine import administer
 from tests.support.databases import Cloned
+from tests.support.keyholders import new_key
 from tests.support.papers import Sheet, drawn, pdf
 from tests.support.prometheus import Prometheus, free_ports, hurried, prometheus
-from tests.support.service import command, environment, run, upload, wait_until
+from tests.support.service import command, environment, upload, wait_until
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -49,7 +50,7 @@ class Site:
     def start(self, role: str, **settings: str) -> None:
         ours = self.settings | {"DAIRA_ROLE": role, "DAIRA_PORT": str(self.ports[role])} | settings
         self.processes[role] = subprocess.Popen(command("serve"), cwd=self.folder, env=environment(**ours))
-        wait_until(lambda: self._answers(role), seconds=60)
+        wait_until(lambda: self._answers(role), seconds=120)
 
     def kill(self, role: str) -> None:
         """As the kernel does it for want of memory."""
@@ -84,8 +85,7 @@ def open_site(cloned: Cloned, folder: Path, **settings: str) -> Iterator[Site]:
     } | settings
     web, worker = free_ports(2)
     site = Site(cloned=cloned, folder=folder, settings=ours, ports={"web": web, "worker": worker})
-    assert run("tenant", "create", "acme", cwd=folder, **ours).returncode == 0
-    site.api_key = run("key", "create", "acme", "--scope", "admin", cwd=folder, **ours).stdout.strip()
+    site.api_key = new_key(cloned.app_url)
     try:
         yield site
     finally:

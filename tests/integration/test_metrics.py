@@ -2,9 +2,13 @@
 
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
 
 from app.adapters.postgres.engine import Engine, administer
 from app.adapters.postgres.sweeps import PostgresSweeps
+from app.domain.errors import Unavailable
 from tests.support.contract import CONTRACT, told_by
 from tests.support.databases import Cloned
 from tests.support.papers import Sheet, pdf
@@ -55,3 +59,14 @@ async def test_rows_that_vacuum_has_yet_to_remove_are_counted(cloned: Cloned, en
         await admin.execute("select pg_stat_force_next_flush()")
     wear = await PostgresSweeps(engine).wear()
     assert (wear.dead["jobs"], wear.live["jobs"]) == (40, 40)
+
+
+async def test_a_database_that_accepts_nobody_is_away_and_no_fault_of_ours(cloned: Cloned, engine: Engine) -> None:
+    name = urlsplit(cloned.admin_url).path[1:]
+    async with administer(cloned.admin_url, database="postgres") as admin:
+        await admin.execute(f"alter database {name} allow_connections false")
+        try:
+            with pytest.raises(Unavailable, match="refuses"):
+                await PostgresSweeps(engine).backlog()
+        finally:
+            await admin.execute(f"alter database {name} allow_connections true")

@@ -41,6 +41,13 @@ NOT_NOW = (
 )
 """Errors that another try may not meet: two that met in the middle, a full disk, a standby."""
 
+REFUSED = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    # The database does not accept connections: an administrator's doing, while it is moved or restored.
+    asyncpg.ObjectNotInPrerequisiteStateError,
+)
+
 NO_SCHEMA = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError)
 
 
@@ -149,7 +156,7 @@ class reachable:  # noqa: N801 - reads as a statement: with reachable()
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        if refusal := _cause(error, asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError):
+        if refusal := _cause(error, *REFUSED):
             raise Unavailable(f"the database refuses this login: {refusal}") from error
         if _cause(error, *NO_SCHEMA):
             raise Unavailable("the database's schema is not there, or too old: run `daira migrate`") from error
