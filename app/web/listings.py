@@ -27,7 +27,7 @@ class Listing:
         self._request = request
         self._response = response
         filters = sorted((name, value) for name, value in request.query_params.multi_items() if name not in FREE)
-        self._bound = binding(tenant_id, request.url.path, filters)
+        self._tenant_id, self._path, self._filters = tenant_id, request.url.path, filters
         self.cursor = None if cursor is None else self._opened(cursor)
         """The place where the last page ended, as `cursors` packs it."""
 
@@ -35,23 +35,26 @@ class Listing:
         """The cursor to what comes after that place; it stands in the answer's `Link` as well."""
         if place is None:
             return None
-        cursor = f"{place}.{self._bound}"
+        cursor = f"{place}.{self._bound(place)}"
         url = self._request.url.include_query_params(cursor=cursor)
         self._response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
         return cursor
 
     def _opened(self, cursor: str) -> str:
         place, _, bound = cursor.rpartition(".")
-        if bound != self._bound:
+        if bound != self._bound(place):
             raise Invalid(
                 "the cursor is not one that this listing gave with these filters: start again without cursor",
                 pointer="/cursor",
             )
         return place
 
+    def _bound(self, place: str) -> str:
+        return binding(place, self._tenant_id, self._path, self._filters)
 
-def binding(tenant_id: TenantId, path: str, filters: list[tuple[str, str]]) -> str:
-    digest = hashlib.sha256(json.dumps([tenant_id, path, filters]).encode()).digest()
+
+def binding(place: str, tenant_id: TenantId, path: str, filters: list[tuple[str, str]]) -> str:
+    digest = hashlib.sha256(json.dumps([place, tenant_id, path, filters]).encode()).digest()
     return base64.urlsafe_b64encode(digest[:BYTES]).decode()
 
 

@@ -78,7 +78,7 @@ class Furniture:
 
     def _bound(self, path: str, place: str, *filters: tuple[str, str]) -> str:
         """As the listing gives it to who asks with these filters."""
-        return f"{place}.{binding(self.tenant_id, path, list(filters))}"
+        return f"{place}.{binding(place, self.tenant_id, path, list(filters))}"
 
 
 def unknown_values(moment: datetime) -> dict[str, Any]:

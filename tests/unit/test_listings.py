@@ -167,10 +167,21 @@ async def test_a_cursor_is_for_the_filters_that_it_was_given_with(web: Served, p
 
 
 @pytest.mark.threat(41)
+@pytest.mark.parametrize("path", LISTINGS)
+async def test_a_cursor_with_one_letter_changed_is_refused_wherever_it_is(web: Served, path: str) -> None:
+    for _ in range(2):
+        await web.uploaded()
+    cursor = (await web.client.get(path, params={"limit": 1})).json()["next_cursor"]
+    for at in range(len(cursor)):
+        changed = cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :]
+        assert is_refused(await web.client.get(path, params={"cursor": changed})), at
+
+
+@pytest.mark.threat(41)
 async def test_a_place_that_is_made_up_is_refused_though_it_is_bound_well(web: Served) -> None:
     for path in LISTINGS:
         for place in ("", "x", packed(None), packed([1]), packed(["not a uuid"]), packed([NOW, "not a uuid"])):
-            cursor = f"{place}.{binding(ACME, path, [])}"
+            cursor = f"{place}.{binding(place, ACME, path, [])}"
             answer = await web.client.get(path, params={"cursor": cursor})
             assert answer.status_code == 422
             assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/cursor"]
