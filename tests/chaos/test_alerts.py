@@ -118,11 +118,12 @@ def test_no_worker_then_one_that_is_killed_at_work(cloned: Cloned, folder: Path)
         site.client() as client,
     ):
         site.start("web")
-        upload(client, pdf(*sheets))
+        (job,) = upload(client, pdf(*sheets))["jobs"]
         fires(watching, "DairaWorkLate", "DairaDown")
         site.start("worker")
-        over(watching, "DairaWorkLate", "DairaDown")
+        wait_until(lambda: client.get(f"/v1/jobs/{job['id']}").json()["state"] == "claimed", seconds=60)
         site.kill("worker")
+        over(watching, "DairaWorkLate")
         fires(watching, "DairaDown", "DairaJobsStuck")
         site.start("worker")
         fires(watching, "DairaWorkersLost")
