@@ -50,7 +50,11 @@ CASES: dict[str, list[Case]] = {
             fires="15m",
             over="40m",
             quiet="9m",
-        )
+        ),
+        # Lost before the process that tells of it was scraped for the first time.
+        Case(
+            series={'daira_jobs_finished_total{kind="ocr", outcome="expired"}': "_x10 1x200"}, fires="12m", over="40m"
+        ),
     ],
     "DairaDoorbellsFail": [
         Case(series={'daira_doorbells_total{event="failed"}': _rises(3)}, fires="18m", over="30m", quiet="12m")
