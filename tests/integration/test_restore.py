@@ -44,7 +44,8 @@ grant connect on database daira to daira_backup
 COUNTS = "select tenant_id, count(*) from daira.{table} group by 1 order by 1"
 LEASE = timedelta(seconds=1)
 
-pytestmark = pytest.mark.timeout(600)
+# A drill of minutes: ./daira test -m slow tests/integration/test_restore.py -n0
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 Body = Mapping[str, Any]
 
