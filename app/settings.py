@@ -21,6 +21,9 @@ OF_THE_CLIENT = frozenset({"DAIRA_URL", "DAIRA_API_KEY"})
 """Read by the commands that use the API, for whoever calls a service that runs elsewhere."""
 
 
+TRACED_BY = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
+
+
 class Environment(StrEnum):
     DEVELOPMENT = "development"
     PRODUCTION = "production"
@@ -30,6 +33,12 @@ class Role(StrEnum):
     WEB = "web"
     WORKER = "worker"
     ALL = "all"
+
+
+def is_traced() -> bool:
+    """Whether OpenTelemetry's own variables ask for spans."""
+    asked = any(os.environ.get(name) for name in TRACED_BY)
+    return asked and os.environ.get("OTEL_TRACES_EXPORTER") != "none" and os.environ.get("OTEL_SDK_DISABLED") != "true"
 
 
 def default_data_dir() -> Path:

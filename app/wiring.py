@@ -1,7 +1,6 @@
 """Adapters by the settings that choose them: the only place that knows a URL's scheme and the class behind it."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -47,14 +46,12 @@ from app.ports.ocr import Recognizer
 from app.ports.renderer import Renderer
 from app.ports.sweeps import Sweeps
 from app.ports.tokens import Tokens
-from app.settings import Environment, Role, Settings
+from app.settings import Environment, Role, Settings, is_traced
 from app.telemetry import Metrics
 from app.tracing import Spans, Untraced
 from app.worker.heart import OpenLeases, shared
 
 log = structlog.get_logger()
-
-TRACED_BY = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,8 +209,7 @@ def open_tokens(settings: Settings, stack: AsyncExitStack) -> Tokens | None:
 
 def open_spans() -> Spans:
     """Recorded where the standard OTEL_* variables name a collector; a service without the extra runs untraced."""
-    asked = any(os.environ.get(name) for name in TRACED_BY)
-    if not asked or os.environ.get("OTEL_TRACES_EXPORTER") == "none" or os.environ.get("OTEL_SDK_DISABLED") == "true":
+    if not is_traced():
         return Untraced()
     if find_spec("opentelemetry.sdk") is None or find_spec("opentelemetry.exporter") is None:
         log.error("tracing_not_installed", reason="OTEL_* is set; install what it needs: pip install 'daira[otel]'")
