@@ -4,6 +4,7 @@ A transaction is clamped by the setting app.tenant_id. After its first use on a 
 NULL again but '', hence nullif: an unclamped read finds nothing, an unclamped write is refused.
 """
 
+from app.adapters.postgres.ddl import wall_off
 from app.adapters.postgres.migrations import script
 
 revision = "20261129_0901"
@@ -21,17 +22,6 @@ TENANT_TABLES = (
     "results",
     "idempotency_keys",
 )
-
-# Wrapped in a select: evaluated once for a statement, and not planned anew in the loops of the functions.
-CLAMP = "tenant_id = (select nullif(current_setting('app.tenant_id', true), ''))"
-
-# Permissive policies are joined by OR and follow role membership; the restrictive twin bounds them all.
-POLICIES = """
-alter table daira.{table} enable row level security;
-alter table daira.{table} force row level security;
-create policy tenant_rows on daira.{table} as permissive for all to daira_app using ({clamp}) with check ({clamp});
-create policy tenant_clamp on daira.{table} as restrictive for all to daira_app using ({clamp}) with check ({clamp});
-"""
 
 # No UPDATE on tenant_id or id anywhere, no TRUNCATE, and a key's secret can't be replaced.
 GRANTS = """
@@ -63,8 +53,7 @@ grant select (tenant_id, state) on daira.tenants to daira_scout;
 
 def upgrade() -> None:
     script("set local lock_timeout = '5s'")
-    for table in TENANT_TABLES:
-        script(POLICIES.format(table=table, clamp=CLAMP))
+    wall_off(*TENANT_TABLES)
     script(GRANTS)
     script(SCOUT)
 

@@ -9,6 +9,7 @@ Their plans are generic: by id there is one good plan, and making it anew cost m
 against 0.4 ms, measured).
 """
 
+from app.adapters.postgres.ddl import let_the_app_call
 from app.adapters.postgres.migrations import script
 
 revision = "20261129_0902"
@@ -324,9 +325,7 @@ def upgrade() -> None:
     for body in (INVOKER | DEFINER).values():
         script(body)
     # While they are still ours: the grants of somebody else's functions are not ours to change.
-    for name in INVOKER | DEFINER:
-        script(f"revoke all on function daira.{name} from public")
-        script(f"grant execute on function daira.{name} to daira_app")
+    let_the_app_call(*INVOKER, *DEFINER)
     # An owner of functions needs CREATE on the schema at the moment it becomes one, and never again.
     script("grant create on schema daira to daira_scout")
     for name in DEFINER:

@@ -8,6 +8,7 @@ index probe away; no tenant has a row of its own, and nothing is scanned over te
 A delayed bell has no turn yet. It gets one when its time has come, from the first worker that asks.
 """
 
+from app.adapters.postgres.ddl import ATTRIBUTES, let_the_app_call
 from app.adapters.postgres.migrations import script
 
 revision = "20261129_2315"
@@ -24,10 +25,6 @@ create index doorbells_of_tenant on daira.doorbells (lane, tenant_id, turn) wher
 create index doorbells_due on daira.doorbells (lane, due_at) where turn is null;
 grant update (turn) on daira.doorbells to daira_app;
 """
-
-ATTRIBUTES = """language plpgsql volatile security invoker set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
-#variable_conflict use_column"""
 
 # Sorted, or concurrent batches deadlock. One bell for a job is enough: the sooner one counts, and a turn is kept.
 RING = f"""
@@ -106,8 +103,7 @@ def upgrade() -> None:
     script(TABLE)
     for name, body in {"ring(text, text[], uuid[], interval)": RING, "answer(text, int)": ANSWER}.items():
         script(body)
-        script(f"revoke all on function daira.{name} from public")
-        script(f"grant execute on function daira.{name} to daira_app")
+        let_the_app_call(name)
 
 
 def downgrade() -> None:

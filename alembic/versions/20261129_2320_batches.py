@@ -1,10 +1,8 @@
-"""Claim, beat and settle cost less a tenant, and a tenant's running jobs have a cap.
+"""Claim and settle cost less a tenant, and a tenant's running jobs have a cap.
 
 They filtered all arrays anew for every tenant, and the claim prepared for outcomes that hardly ever come: now each
 tenant gets its slice of the arrays, once, and those outcomes have a statement of their own, run when there is one. At
 ten jobs a tenant a claim costs half, a settle two thirds. Code of before runs on them: a column was added, no more.
-
-A beat passes over rows that are locked, so it may go on while a job is settled.
 
 Where a tenant has a cap, the claim locks the tenant's row before it counts what runs, so no two count at once: a count
 without the lock admitted 20 where 2 were allowed. There is no counter that could drift: a job that is deleted, settled
@@ -20,18 +18,13 @@ look-up by id.
 
 from alembic import context
 
+from app.adapters.postgres.ddl import ATTRIBUTES, BY_PLACE, let_the_app_call
 from app.adapters.postgres.migrations import script
 
 revision = "20261129_2320"
 down_revision = "20261129_2315"
 branch_labels = None
 depends_on = None
-
-# Nothing but a scan by place is left to the planner.
-BY_PLACE = """language plpgsql volatile security invoker set plan_cache_mode = force_generic_plan
-set enable_indexscan = off set enable_seqscan = off set enable_bitmapscan = off set enable_indexonlyscan = off
-set enable_hashjoin = off set enable_mergejoin = off as $$
-#variable_conflict use_column"""
 
 BEGIN_ATTEMPTS = f"""
 create function daira.begin_attempts(p_places tid[], p_worker text, p_now timestamptz, p_lease interval, p_capped boolean)
@@ -46,17 +39,6 @@ begin
      where j.ctid = any (p_places)
     returning j.tenant_id, j.id, 'claimed'::text, j.attempts, j.kind, j.document_id, j.payload, j.failures,
               j.max_attempts, j.traceparent, p_now - j.run_after, p_capped;
-end $$
-"""
-
-RENEW = f"""
-create function daira.renew(p_places tid[], p_progress jsonb[], p_lease interval) returns void
-{BY_PLACE}
-begin
-    update daira.jobs j
-       set lease_until = clock_timestamp() + p_lease, progress = coalesce(u.progress, j.progress)
-      from unnest(p_places, p_progress) as u(place, progress)
-     where j.ctid = u.place;
 end $$
 """
 
@@ -86,10 +68,6 @@ end $$
 
 CLAIM_SIGNATURE = "claim(text[], uuid[], text, interval, text[])"
 SWEEP_SIGNATURE = "sweep(text[], int, text[])"
-
-ATTRIBUTES = """language plpgsql volatile security invoker set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
-#variable_conflict use_column"""
 
 # How many jobs a tenant with a cap may begin now. Who waits for the lock counts what the other has claimed: each
 # statement of a volatile function sees all that was committed before it.
@@ -188,51 +166,6 @@ begin
         select v_tenant, d.id, d.outcome, null::int, null::text, null::uuid, null::jsonb, null::int, null::int,
                null::text, null::interval, null::boolean
         from judged d;
-    end loop;
-    perform set_config('app.tenant_id', coalesce(v_before, ''), true);
-end $$
-"""
-
-BEAT = f"""
-create or replace function daira.beat(p_tenants text[], p_jobs uuid[], p_attempts int[], p_progress jsonb[],
-                                      p_lease interval)
-returns table (tenant_id text, job_id uuid, attempt int, held boolean, cancel_requested boolean)
-{ATTRIBUTES}
-declare
-    v_before text := current_setting('app.tenant_id', true);
-    v record;
-    b record;
-begin
-    for v in
-        select u.tenant, array_agg(u.job order by u.job) as jobs, array_agg(u.attempt order by u.job) as attempts,
-               array_agg(u.progress order by u.job) as progress
-        from unnest(p_tenants, p_jobs, p_attempts, p_progress) as u(tenant, job, attempt, progress)
-        where u.tenant <> '' group by u.tenant order by u.tenant
-    loop
-        perform set_config('app.tenant_id', v.tenant, true);
-        select array_agg(h.job) as jobs, array_agg(h.attempt) as attempts, array_agg(h.held) as held,
-               array_agg(h.cancel_requested) as cancels,
-               array_agg(h.place) filter (where h.held) as places,
-               array_agg(h.progress) filter (where h.held) as progress
-          into b
-          from (
-            select u.job, u.attempt, u.progress, j.place, coalesce(j.cancel_requested, false) as cancel_requested,
-                   coalesce(j.state = 'claimed' and j.attempts = u.attempt, false) as held,
-                   -- A row that is being written just now, most likely by this job's own settle, is left out: waiting
-                   -- for it would keep all the other leases waiting.
-                   j.place is not null or not exists (
-                       select from daira.jobs x where x.tenant_id = v.tenant and x.id = u.job offset 0) as known
-            from unnest(v.jobs, v.attempts, v.progress) as u(job, attempt, progress)
-            left join lateral (
-                select x.ctid as place, x.state, x.attempts, x.cancel_requested from daira.jobs x
-                where x.tenant_id = v.tenant and x.id = u.job for update skip locked offset 0
-            ) j on true
-          ) h
-         where h.known;
-        if b.places is not null then
-            perform daira.renew(b.places, b.progress, p_lease);
-        end if;
-        return query select v.tenant, u.* from unnest(b.jobs, b.attempts, b.held, b.cancels) as u;
     end loop;
     perform set_config('app.tenant_id', coalesce(v_before, ''), true);
 end $$
@@ -392,7 +325,6 @@ create index jobs_of_document on daira.jobs (tenant_id, document_id) where docum
 PARTS = {
     "room(text, boolean)": ROOM,
     "begin_attempts(tid[], text, timestamptz, interval, boolean)": BEGIN_ATTEMPTS,
-    "renew(tid[], jsonb[], interval)": RENEW,
     "end_attempts(tid[], timestamptz, text[], jsonb[], interval[], int[], int[], jsonb[])": END_ATTEMPTS,
 }
 
@@ -401,9 +333,9 @@ def upgrade() -> None:
     script("set local lock_timeout = '5s'")
     script(INDEX)
     script(f"drop function daira.{CLAIM_SIGNATURE}; drop function daira.{SWEEP_SIGNATURE}")
-    for function in (*PARTS.values(), CLAIM, BEAT, SETTLE, SWEEP):
+    for function in (*PARTS.values(), CLAIM, SETTLE, SWEEP):
         script(function)
-    _grant(CLAIM_SIGNATURE, SWEEP_SIGNATURE, *PARTS)
+    let_the_app_call(CLAIM_SIGNATURE, SWEEP_SIGNATURE, *PARTS)
 
 
 def downgrade() -> None:
@@ -411,16 +343,9 @@ def downgrade() -> None:
     script(f"drop function daira.{CLAIM_SIGNATURE}; drop function daira.{SWEEP_SIGNATURE}")
     script(before.CLAIM)
     script(before.SWEEP)
-    _grant(CLAIM_SIGNATURE, SWEEP_SIGNATURE)
-    for function in (before.BEAT, before.SETTLE):
-        script(function.replace("create function", "create or replace function"))
+    let_the_app_call(CLAIM_SIGNATURE, SWEEP_SIGNATURE)
+    script(before.SETTLE.replace("create function", "create or replace function"))
     for name in PARTS:
         script(f"drop function daira.{name}")
     script("drop index daira.jobs_of_document")
     script("create index jobs_of_document on daira.jobs (tenant_id, document_id)")
-
-
-def _grant(*functions: str) -> None:
-    for function in functions:
-        script(f"revoke all on function daira.{function} from public")
-        script(f"grant execute on function daira.{function} to daira_app")

@@ -8,7 +8,7 @@ statement takes an active tenant's work away, whoever makes it.
 from app.adapters.postgres.migrations import script
 
 revision = "20261129_2330"
-down_revision = "20261129_2320"
+down_revision = "20261129_2321"
 branch_labels = None
 depends_on = None
 

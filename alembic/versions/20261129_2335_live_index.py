@@ -8,6 +8,7 @@ the index's condition either. So the two columns are held by checks, which it do
 
 from alembic import context
 
+from app.adapters.postgres.ddl import replace_backlog
 from app.adapters.postgres.migrations import script
 
 revision = "20261129_2335"
@@ -27,11 +28,11 @@ def upgrade() -> None:
             alter column kind drop not null,
             alter column ring_after drop not null;
     """)
-    _replace_backlog(_backlog().replace(LIVE, f"{LIVE} and j.kind is not null"))
+    replace_backlog(_backlog().replace(LIVE, f"{LIVE} and j.kind is not null"))
 
 
 def downgrade() -> None:
-    _replace_backlog(_backlog())
+    replace_backlog(_backlog())
     script("""
         alter table daira.jobs
             alter column kind set not null,
@@ -44,12 +45,3 @@ def downgrade() -> None:
 def _backlog() -> str:
     before: str = context.script.get_revision("20261129_0902").module.BACKLOG
     return before.replace("create function", "create or replace function")
-
-
-def _replace_backlog(body: str) -> None:
-    """The scout's, and to be replaced by the scout alone, which may create nothing at any other time."""
-    script("grant create on schema daira to daira_scout")
-    script("set local role daira_scout")
-    script(body)
-    script("set local role none")
-    script("revoke create on schema daira from daira_scout")

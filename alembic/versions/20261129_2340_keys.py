@@ -3,6 +3,7 @@
 Keys that are there could do everything, and still can.
 """
 
+from app.adapters.postgres.ddl import let_the_app_call
 from app.adapters.postgres.migrations import script
 
 revision = "20261129_2340"
@@ -32,8 +33,7 @@ end $$
 def upgrade() -> None:
     script("set local lock_timeout = '5s'")
     script(LIVE_JOBS)
-    script("revoke all on function daira.live_jobs(text, int) from public")
-    script("grant execute on function daira.live_jobs(text, int) to daira_app")
+    let_the_app_call("live_jobs(text, int)")
     script("""
         alter table daira.api_keys
             add column scopes text[] not null default '{admin}',

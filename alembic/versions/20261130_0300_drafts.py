@@ -3,6 +3,7 @@
 Documents carry warnings, pages too, and a page of text without geometry has no size.
 """
 
+from app.adapters.postgres.ddl import wall_off
 from app.adapters.postgres.migrations import script
 
 revision = "20261130_0300"
@@ -10,17 +11,14 @@ down_revision = "20261129_2340"
 branch_labels = None
 depends_on = None
 
-# As in 0901.
-CLAMP = "tenant_id = (select nullif(current_setting('app.tenant_id', true), ''))"
-
 
 def upgrade() -> None:
     script("set local lock_timeout = '5s'")
-    script(f"""
+    script("""
         alter table daira.documents add column warnings jsonb not null default '[]';
         grant update (warnings) on daira.documents to daira_app;
         alter table daira.pages
-            add column warnings text[] not null default '{{}}',
+            add column warnings text[] not null default '{}',
             alter column width drop not null,
             alter column height drop not null;
         create table daira.drafts (
@@ -35,20 +33,15 @@ def upgrade() -> None:
             rotation smallint not null,
             language text not null,
             words jsonb not null default '[]',
-            warnings text[] not null default '{{}}',
+            warnings text[] not null default '{}',
             constraint drafts_source_check check (source in ('text_layer', 'ocr')),
             constraint drafts_pkey primary key (tenant_id, job_id, number),
             constraint drafts_job_fkey foreign key (tenant_id, job_id)
                 references daira.jobs (tenant_id, id) on delete cascade
         );
-        alter table daira.drafts enable row level security;
-        alter table daira.drafts force row level security;
-        create policy tenant_rows on daira.drafts as permissive for all to daira_app
-            using ({CLAMP}) with check ({CLAMP});
-        create policy tenant_clamp on daira.drafts as restrictive for all to daira_app
-            using ({CLAMP}) with check ({CLAMP});
         grant select, insert, delete on daira.drafts to daira_app;
     """)
+    wall_off("drafts")
 
 
 def downgrade() -> None:

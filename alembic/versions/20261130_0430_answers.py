@@ -1,5 +1,6 @@
 """What a model has answered is kept until the job that asked it settles: nobody pays for it twice."""
 
+from app.adapters.postgres.ddl import wall_off
 from app.adapters.postgres.migrations import script
 
 revision = "20261130_0430"
@@ -7,13 +8,10 @@ down_revision = "20261130_0300"
 branch_labels = None
 depends_on = None
 
-# As in 0901.
-CLAMP = "tenant_id = (select nullif(current_setting('app.tenant_id', true), ''))"
-
 
 def upgrade() -> None:
     script("set local lock_timeout = '5s'")
-    script(f"""
+    script("""
         create table daira.answers (
             tenant_id text not null constraint answers_tenant_check check (tenant_id <> ''),
             job_id uuid not null,
@@ -26,14 +24,9 @@ def upgrade() -> None:
             constraint answers_job_fkey foreign key (tenant_id, job_id)
                 references daira.jobs (tenant_id, id) on delete cascade
         );
-        alter table daira.answers enable row level security;
-        alter table daira.answers force row level security;
-        create policy tenant_rows on daira.answers as permissive for all to daira_app
-            using ({CLAMP}) with check ({CLAMP});
-        create policy tenant_clamp on daira.answers as restrictive for all to daira_app
-            using ({CLAMP}) with check ({CLAMP});
         grant select, insert, delete on daira.answers to daira_app;
     """)
+    wall_off("answers")
 
 
 def downgrade() -> None:

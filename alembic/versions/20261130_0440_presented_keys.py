@@ -3,6 +3,7 @@
 Now it is one: the function sets the clamp first, like the claim, and then looks under it. Code of before does not ask.
 """
 
+from app.adapters.postgres.ddl import let_the_app_call
 from app.adapters.postgres.migrations import script
 
 revision = "20261130_0440"
@@ -32,8 +33,7 @@ end $$
 def upgrade() -> None:
     script("set local lock_timeout = '5s'")
     script(PRESENTED_KEY)
-    script("revoke all on function daira.presented_key(text, bytea) from public")
-    script("grant execute on function daira.presented_key(text, bytea) to daira_app")
+    let_the_app_call("presented_key(text, bytea)")
 
 
 def downgrade() -> None:

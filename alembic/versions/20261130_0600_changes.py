@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from alembic import context
 
+from app.adapters.postgres.ddl import let_the_app_call
 from app.adapters.postgres.migrations import script
 
 revision = "20261130_0600"
@@ -85,8 +86,7 @@ def upgrade() -> None:
     script("set local lock_timeout = '5s'")
     script(COLUMN)
     script(CHANGES)
-    script(f"revoke all on function daira.{CHANGES_SIGNATURE} from public")
-    script(f"grant execute on function daira.{CHANGES_SIGNATURE} to daira_app")
+    let_the_app_call(CHANGES_SIGNATURE)
     for function in (begin_attempts(), end_attempts(), claim(), sweep()):
         script(function)
 

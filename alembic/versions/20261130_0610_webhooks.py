@@ -12,6 +12,7 @@ from typing import Any
 
 from alembic import context
 
+from app.adapters.postgres.ddl import ATTRIBUTES, let_the_app_call, wall_off
 from app.adapters.postgres.migrations import script
 
 revision = "20261130_0610"
@@ -19,10 +20,7 @@ down_revision = "20261130_0600"
 branch_labels = None
 depends_on = None
 
-# As in 0901.
-CLAMP = "tenant_id = (select nullif(current_setting('app.tenant_id', true), ''))"
-
-TABLE = f"""
+TABLE = """
 create table daira.webhooks (
     tenant_id       text not null,
     id              uuid not null,
@@ -39,15 +37,9 @@ create table daira.webhooks (
     constraint webhooks_pkey primary key (tenant_id, id),
     constraint webhooks_tenant_check check (tenant_id <> ''),
     constraint webhooks_events_check check
-        (events <@ array['job.done', 'job.failed', 'job.cancelled'] and events <> '{{}}'),
+        (events <@ array['job.done', 'job.failed', 'job.cancelled'] and events <> '{}'),
     constraint webhooks_tenant_fkey foreign key (tenant_id) references daira.tenants on delete cascade
 );
-alter table daira.webhooks enable row level security;
-alter table daira.webhooks force row level security;
-create policy tenant_rows on daira.webhooks as permissive for all to daira_app
-    using ({CLAMP}) with check ({CLAMP});
-create policy tenant_clamp on daira.webhooks as restrictive for all to daira_app
-    using ({CLAMP}) with check ({CLAMP});
 grant select, insert, delete on daira.webhooks to daira_app;
 grant update (secret, previous_secret, previous_until, healthy_at, disabled_at, disabled_reason)
     on daira.webhooks to daira_app;
@@ -80,10 +72,6 @@ create function daira.uuid7() returns uuid language sql volatile security invoke
             52, 1), 53, 1), 'hex')::uuid
 $$
 """
-
-ATTRIBUTES = """language plpgsql volatile security invoker set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
-#variable_conflict use_column"""
 
 # The clamp is the caller's, and so is the order: the jobs are locked already, and what is inserted nobody else sees.
 ANNOUNCE = f"""
@@ -207,13 +195,14 @@ LIVE_JOBS = ROOM
 def upgrade() -> None:
     script("set local lock_timeout = '5s'")
     script(TABLE)
+    wall_off("webhooks")
     script(JOBS)
     script(SCOPES_CHECK.format(SCOPES.format("'webhooks:write', ")))
     for function in NEW.values():
         script(function)
     script(f"drop function daira.{SETTLE_SIGNATURE}")
     script(_changed(_before("SETTLE"), SETTLE).replace("create or replace function", "create function"))
-    _grant(SETTLE_SIGNATURE, *NEW)
+    let_the_app_call(SETTLE_SIGNATURE, *NEW)
     script(_changed(_module("20261130_0600").claim(), CLAIM))
     script(_with_deliveries_of_capped(_changed(_module("20261130_0600").sweep(), SWEEP)))
     script(_replacing(_changed(_before("ROOM"), ROOM)))
@@ -223,7 +212,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     script(f"drop function daira.{SETTLE_SIGNATURE}")
     script(_before("SETTLE").replace("create or replace function", "create function"))
-    _grant(SETTLE_SIGNATURE)
+    let_the_app_call(SETTLE_SIGNATURE)
     script(_module("20261130_0600").claim())
     script(_module("20261130_0600").sweep())
     for body in (_before("ROOM"), _live_jobs()):
@@ -273,9 +262,3 @@ def _with_deliveries_of_capped(sweep: str) -> str:
 
 def _replacing(body: str) -> str:
     return body.replace("create function", "create or replace function", 1)
-
-
-def _grant(*functions: str) -> None:
-    for function in functions:
-        script(f"revoke all on function daira.{function} from public")
-        script(f"grant execute on function daira.{function} to daira_app")

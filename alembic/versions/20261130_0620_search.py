@@ -3,6 +3,7 @@
 No GIN index: `@@` is not leakproof, so behind policies it is no condition of an index (docs/decisions/0032).
 """
 
+from app.adapters.postgres.ddl import wall_off
 from app.adapters.postgres.migrations import script
 
 revision = "20261130_0620"
@@ -10,23 +11,10 @@ down_revision = "20261130_0610"
 branch_labels = None
 depends_on = None
 
-# As in 0901.
-CLAMP = "tenant_id = (select nullif(current_setting('app.tenant_id', true), ''))"
-
-PROTECTED = f"""
-    alter table daira.{{table}} enable row level security;
-    alter table daira.{{table}} force row level security;
-    create policy tenant_rows on daira.{{table}} as permissive for all to daira_app
-        using ({CLAMP}) with check ({CLAMP});
-    create policy tenant_clamp on daira.{{table}} as restrictive for all to daira_app
-        using ({CLAMP}) with check ({CLAMP});
-    grant select, insert, delete on daira.{{table}} to daira_app;
-"""
-
 
 def upgrade() -> None:
     script("set local lock_timeout = '5s'")
-    script(f"""
+    script("""
         create table daira.terms (
             tenant_id text not null constraint terms_tenant_check check (tenant_id <> ''),
             lexeme text not null,
@@ -47,9 +35,9 @@ def upgrade() -> None:
                 references daira.documents (tenant_id, id) on delete cascade
         );
         create index indexed_documents on daira.indexed (tenant_id, document_id);
-        {PROTECTED.format(table="terms")}
-        {PROTECTED.format(table="indexed")}
+        grant select, insert, delete on daira.terms, daira.indexed to daira_app;
     """)
+    wall_off("terms", "indexed")
 
 
 def downgrade() -> None:

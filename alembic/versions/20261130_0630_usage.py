@@ -1,5 +1,6 @@
 """What a tenant has used, day by day: rows are added and never changed, so that no transaction waits for another's."""
 
+from app.adapters.postgres.ddl import wall_off
 from app.adapters.postgres.migrations import script
 
 revision = "20261130_0630"
@@ -7,13 +8,10 @@ down_revision = "20261130_0620"
 branch_labels = None
 depends_on = None
 
-# As in 0901.
-CLAMP = "tenant_id = (select nullif(current_setting('app.tenant_id', true), ''))"
-
 
 def upgrade() -> None:
     script("set local lock_timeout = '5s'")
-    script(f"""
+    script("""
         create table daira.usage (
             tenant_id text not null constraint usage_tenant_check check (tenant_id <> ''),
             id uuid not null,
@@ -27,14 +25,9 @@ def upgrade() -> None:
             constraint usage_tenant_fkey foreign key (tenant_id) references daira.tenants (tenant_id) on delete cascade
         );
         create index usage_days on daira.usage (tenant_id, day);
-        alter table daira.usage enable row level security;
-        alter table daira.usage force row level security;
-        create policy tenant_rows on daira.usage as permissive for all to daira_app
-            using ({CLAMP}) with check ({CLAMP});
-        create policy tenant_clamp on daira.usage as restrictive for all to daira_app
-            using ({CLAMP}) with check ({CLAMP});
         grant select, insert, delete on daira.usage to daira_app;
     """)
+    wall_off("usage")
 
 
 def downgrade() -> None:

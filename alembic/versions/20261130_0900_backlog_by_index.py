@@ -10,6 +10,7 @@ claim or a sweep, which have indexes that begin with the tenant.
 
 from alembic import context
 
+from app.adapters.postgres.ddl import replace_backlog
 from app.adapters.postgres.migrations import script
 
 revision = "20261130_0900"
@@ -46,21 +47,12 @@ def upgrade() -> None:
         create index jobs_waiting on daira.jobs (kind, run_after, tenant_id) where state = 'queued' and kind > '';
         create index tenants_resting on daira.tenants (tenant_id) where state <> 'active';
     """)
-    _replace_backlog(BACKLOG)
+    replace_backlog(BACKLOG)
 
 
 def downgrade() -> None:
     live = context.script.get_revision("20261129_2335").module.LIVE
     before: str = context.script.get_revision("20261129_0902").module.BACKLOG
     before = before.replace("create function", "create or replace function")
-    _replace_backlog(before.replace(live, f"{live} and j.kind is not null"))
+    replace_backlog(before.replace(live, f"{live} and j.kind is not null"))
     script("drop index daira.jobs_waiting, daira.tenants_resting")
-
-
-def _replace_backlog(body: str) -> None:
-    """The scout's, and to be replaced by the scout alone, which may create nothing at any other time."""
-    script("grant create on schema daira to daira_scout")
-    script("set local role daira_scout")
-    script(body)
-    script("set local role none")
-    script("revoke create on schema daira from daira_scout")
