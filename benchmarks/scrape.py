@@ -13,14 +13,12 @@ import os
 import time
 from pathlib import Path
 
-import asyncpg
-from typing_extensions import override
-
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import administer
 from app.adapters.postgres.sweeps import PostgresSweeps
 from app.services.looks import FRESH, OLDEST, SHARE, Looks
 from app.telemetry import Metrics
 from app.web.metrics import exposition
+from tests.support.counted import Counted
 from tests.support.databases import Databases
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -39,15 +37,6 @@ select 't' || n * 7 % 1000, gen_random_uuid(), (array['ocr', 'summarize', 'extra
        now() + case when n % 3 = 0 then interval '1 hour' else interval '-1 minute' end, now() + interval '1 hour'
 from generate_series(1, $1::int) n
 """
-
-
-class Counted(Engine):
-    calls = 0
-
-    @override
-    async def call(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
-        self.calls += 1
-        return await super().call(statement, *arguments)
 
 
 async def main() -> None:

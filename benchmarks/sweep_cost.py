@@ -14,11 +14,8 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import asyncpg
-from typing_extensions import override
-
 from app.adapters.memory.doorbell import MemoryDoorbell
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import administer
 from app.adapters.postgres.sweeps import PostgresSweeps
 from app.domain.ids import TenantId
 from app.domain.lanes import Lane
@@ -26,6 +23,7 @@ from app.ports.sweeps import Sweeps
 from app.services.ringing import Ringing
 from app.services.sweeping import Sweeping
 from app.telemetry import Metrics
+from tests.support.counted import Counted
 from tests.support.databases import Databases
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -41,17 +39,6 @@ select tenant_id, gen_random_uuid(), 'ocr', now() - interval '1 hour', now() - i
 from daira.tenants order by md5(tenant_id) limit $1::int
 """
 TEXTBOOK = "select id from daira.jobs where state = 'queued' and run_after <= now() limit 100"
-
-
-class Counted(Engine):
-    """An engine of one connection that counts its calls."""
-
-    calls = 0
-
-    @override
-    async def call(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
-        self.calls += 1
-        return await super().call(statement, *arguments)
 
 
 async def main() -> None:

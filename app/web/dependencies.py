@@ -1,6 +1,6 @@
 """What routes ask for: the services, and ids that may be nonsense. Who asks is in `callers`."""
 
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Depends, Path, Request
@@ -19,49 +19,14 @@ from app.services.webhooks import Webhooks
 from app.web.refusals import refuses
 
 
-async def _documents(request: Request) -> Documents:
-    documents: Documents = request.app.state.runtime.documents
-    return documents
+def _of_runtime(name: str) -> Any:
+    """One of the services that the running program consists of."""
 
+    # A coroutine, though it awaits nothing: a plain function would be run in a thread.
+    async def service(request: Request) -> Any:
+        return getattr(request.app.state.runtime, name)
 
-async def _events(request: Request) -> Events:
-    events: Events = request.app.state.runtime.events
-    return events
-
-
-async def _jobs(request: Request) -> Jobs:
-    jobs: Jobs = request.app.state.runtime.jobs
-    return jobs
-
-
-async def _outputs(request: Request) -> Outputs:
-    outputs: Outputs = request.app.state.runtime.outputs
-    return outputs
-
-
-async def _renditions(request: Request) -> Renditions:
-    renditions: Renditions = request.app.state.runtime.renditions
-    return renditions
-
-
-async def _search(request: Request) -> Search:
-    search: Search = request.app.state.runtime.search
-    return search
-
-
-async def _uploads(request: Request) -> Uploads:
-    uploads: Uploads = request.app.state.runtime.uploads
-    return uploads
-
-
-async def _webhooks(request: Request) -> Webhooks:
-    webhooks: Webhooks = request.app.state.runtime.webhooks
-    return webhooks
-
-
-async def _usage(request: Request) -> Usage:
-    usage: Usage = request.app.state.runtime.usage
-    return usage
+    return Depends(service)
 
 
 AN_ID = Path(json_schema_extra={"format": "uuid"})
@@ -93,15 +58,15 @@ def _uuid(text: str, what: str) -> UUID:
 PageNumber = Annotated[int, Path(description="From 1.", json_schema_extra={"minimum": 1})]
 """One that no document has is answered like one that this document has not."""
 
-TheDocuments = Annotated[Documents, Depends(_documents)]
-TheEvents = Annotated[Events, Depends(_events)]
-TheJobs = Annotated[Jobs, Depends(_jobs)]
-TheOutputs = Annotated[Outputs, Depends(_outputs)]
-TheRenditions = Annotated[Renditions, Depends(_renditions)]
-TheSearch = Annotated[Search, Depends(_search)]
-TheUploads = Annotated[Uploads, Depends(_uploads)]
-TheWebhooks = Annotated[Webhooks, Depends(_webhooks)]
-TheUsage = Annotated[Usage, Depends(_usage)]
+TheDocuments = Annotated[Documents, _of_runtime("documents")]
+TheEvents = Annotated[Events, _of_runtime("events")]
+TheJobs = Annotated[Jobs, _of_runtime("jobs")]
+TheOutputs = Annotated[Outputs, _of_runtime("outputs")]
+TheRenditions = Annotated[Renditions, _of_runtime("renditions")]
+TheSearch = Annotated[Search, _of_runtime("search")]
+TheUploads = Annotated[Uploads, _of_runtime("uploads")]
+TheWebhooks = Annotated[Webhooks, _of_runtime("webhooks")]
+TheUsage = Annotated[Usage, _of_runtime("usage")]
 ADocumentId = Annotated[DocumentId, Depends(_document_id)]
 AJobId = Annotated[JobId, Depends(_job_id)]
 AWebhookId = Annotated[WebhookId, Depends(_webhook_id)]

@@ -7,7 +7,8 @@ import pytest
 from app.domain.errors import NotFound
 from app.domain.ids import TenantId
 from app.domain.tenants import Limits
-from tests.conformance.database_suite import contents, furnished
+from tests.conformance.database_suite import contents
+from tests.conformance.furnished import furnished
 from tests.support.rig import LEASE, SECOND, Rig, done, new_document, new_job, ring_of
 
 

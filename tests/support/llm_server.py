@@ -9,16 +9,18 @@ import argparse
 import asyncio
 import json
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from typing_extensions import override
+
 from app.domain.tokens import estimate
 from tests.support import llm_troubles as _more_behaviours  # noqa: F401 - they are known by being imported
 from tests.support.llm_answers import Prompt, prompt_of
 from tests.support.llm_behaviours import behave, check
+from tests.support.loopback import Loopback, read_request, until_left
 
 JSON = "application/json"
 
@@ -89,25 +91,16 @@ class Exchange:
         self.asked.outcome = "answered"
 
     async def until_left(self) -> None:
-        """Silence, until the client goes away."""
-        while await self._reader.read(1024):
-            pass
+        await until_left(self._reader)
         self.asked.outcome = "left"
 
 
 @dataclass(kw_only=True)
-class LlmServer:
-    port: int = 0
+class LlmServer(Loopback):
     default: str = "good"
     rule: Rule | None = None
     """Asked first; None from it: the queue, then the default."""
-    queue: deque[str] = field(default_factory=deque)
     log: list[Asked] = field(default_factory=list)
-    active: int = 0
-    most: int = 0
-    """Requests at the same time, at the most."""
-    _server: asyncio.Server | None = None
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def url(self) -> str:
@@ -117,58 +110,31 @@ class LlmServer:
     def outcomes(self) -> list[str]:
         return [asked.outcome for asked in self.log]
 
+    @override
     def script(self, *behaviours: str) -> None:
-        """The next requests, one each."""
         check(*behaviours)
-        self.queue.extend(behaviours)
-
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=1024)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def stop(self) -> None:
-        """As a crash would: nobody is answered any more, and connections are refused."""
-        if self._server is not None:
-            self._server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        super().script(*behaviours)
 
     async def down(self, seconds: float) -> None:
         await self.stop()
         await asyncio.sleep(seconds)
         await self.start()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        self.active += 1
-        self.most = max(self.most, self.active)
-        try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                await self._handle(reader, writer)
-        finally:
-            self.active -= 1
-            await _closed(writer, abort=task.cancelling() > 0)
-            self._tasks.discard(task)
-
-    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines if line)}
-        content = await reader.readexactly(int(headers.get("content-length", 0)))
-        method, path, _ = head.split()
-        body = json.loads(content) if content else {}
-        asked = Asked(path=path, body=body, headers=headers, at=time.time())
-        exchange = Exchange(asked, reader, writer)
-        if path.partition("?")[0].endswith("/chat/completions"):
-            await self._answer(exchange)
-        else:
-            await self._control(f"{method} {path}", body, exchange)
+    @override
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with self.at_work():
+            request = await read_request(reader)
+            body = json.loads(request.body) if request.body else {}
+            asked = Asked(path=request.target, body=body, headers=request.headers, at=time.time())
+            exchange = Exchange(asked, reader, writer)
+            if request.target.partition("?")[0].endswith("/chat/completions"):
+                await self._answer(exchange)
+            else:
+                await self._control(f"{request.method} {request.target}", body, exchange)
 
     async def _answer(self, exchange: Exchange) -> None:
         asked, started = exchange.asked, time.monotonic()
-        asked.behaviour = (self.rule and self.rule(asked)) or (self.queue.popleft() if self.queue else self.default)
+        asked.behaviour = (self.rule and self.rule(asked)) or self.next_behaviour()
         self.log.append(asked)
         try:
             await behave(exchange, asked.behaviour)
@@ -207,14 +173,6 @@ class LlmServer:
                 await exchange.respond(200, {"object": "list", "data": [{"id": "test", "object": "model"}]})
             case _:
                 await exchange.respond(404, {"error": {"message": "not found", "type": "invalid_request_error"}})
-
-
-async def _closed(writer: asyncio.StreamWriter, *, abort: bool) -> None:
-    try:
-        writer.transport.abort() if abort else writer.close()
-        await writer.wait_closed()
-    except (ConnectionError, asyncio.CancelledError):
-        writer.transport.abort()
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.rig import Rig, memory_rig
+from tests.unit.bench import Bench
 from tests.unit.served import Served, served
 
 # A busy machine is no fault of the code, and a run that fails must fail again.
@@ -16,6 +17,11 @@ settings.load_profile("daira")
 @pytest.fixture
 def rig() -> Rig:
     return memory_rig()
+
+
+@pytest.fixture
+def bench(rig: Rig) -> Bench:
+    return Bench(rig=rig)
 
 
 @pytest.fixture

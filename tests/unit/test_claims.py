@@ -3,13 +3,8 @@
 import pytest
 
 from app.domain.errors import Unavailable
-from tests.support.rig import KIND, LEASE, Rig, ring_of
+from tests.support.rig import KIND, LEASE, ring_of
 from tests.unit.bench import Away, Bench
-
-
-@pytest.fixture
-def bench(rig: Rig) -> Bench:
-    return Bench(rig=rig)
 
 
 async def test_a_claim_hands_out_what_is_claimed_and_counts_what_is_not(bench: Bench) -> None:

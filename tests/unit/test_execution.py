@@ -22,11 +22,6 @@ from tests.unit.bench import Act, Away, Bench, a_hold, outcomes
 from tests.unit.waiting import until
 
 
-@pytest.fixture
-def bench(rig: Rig) -> Bench:
-    return Bench(rig=rig)
-
-
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "SETTLE_AGAIN", 0.001)

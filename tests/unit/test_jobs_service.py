@@ -43,11 +43,6 @@ async def requested(jobs: Jobs, tenant: TenantId, document: DocumentId, request:
 
 
 @pytest.fixture
-def bench(rig: Rig) -> Bench:
-    return Bench(rig=rig)
-
-
-@pytest.fixture
 def jobs(bench: Bench) -> Jobs:
     return service(bench, bench.rig.database)
 

@@ -19,11 +19,6 @@ from tests.unit.test_jobs_service import MANY, service
 
 
 @pytest.fixture
-def bench(rig: Rig) -> Bench:
-    return Bench(rig=rig)
-
-
-@pytest.fixture
 def jobs(bench: Bench) -> Jobs:
     return service(bench, bench.rig.database)
 

@@ -17,17 +17,12 @@ from app.domain.tenants import Limits
 from app.ports.sweeps import Swept
 from app.services import sweeping
 from app.services.sweeping import Sweeping
-from tests.support.rig import KIND, LEASE, SECOND, Rig, ring_of
+from tests.support.rig import KIND, LEASE, SECOND, ring_of
 from tests.unit.bench import Bench, Deaf
 
 EARLY = frozenset({KIND})
 LOST = FIRST_RING_GRACE + SECOND
 """By then a bell that was not heard is lost."""
-
-
-@pytest.fixture
-def bench(rig: Rig) -> Bench:
-    return Bench(rig=rig)
 
 
 class Wrong:

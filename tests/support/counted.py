@@ -1,0 +1,17 @@
+"""How many round trips something takes: for benchmarks."""
+
+import asyncpg
+from typing_extensions import override
+
+from app.adapters.postgres.engine import Engine
+
+
+class Counted(Engine):
+    """An engine that counts its calls."""
+
+    calls = 0
+
+    @override
+    async def call(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
+        self.calls += 1
+        return await super().call(statement, *arguments)
