@@ -21,6 +21,8 @@ from app.adapters.postgres.tables import metadata
 from app.domain.errors import Conflict, Invalid
 from tests.support.databases import Cloned, with_database
 
+BEFORE_WEBHOOKS = "20261130_0600"
+
 
 async def test_the_migrated_schema_is_what_the_code_declares(cloned: Cloned) -> None:
     engine = Engine(cloned.owner_url, pool_size=0, name="test")
@@ -39,15 +41,7 @@ async def test_the_migrated_schema_is_what_the_code_declares(cloned: Cloned) -> 
 
 
 async def test_it_can_be_taken_back_and_made_again(cloned: Cloned) -> None:
-    engine = Engine(cloned.owner_url, pool_size=0, name="test")
-
-    def back(connection: Connection) -> None:
-        config = Config(str(migrations.INI))
-        config.attributes["connection"] = connection
-        command.downgrade(config, "base")
-
-    async with engine.begin() as connection:
-        await connection.run_sync(back)
+    engine = await _taken_back(cloned, to="base")
     assert await migrations.current(engine) is None
     assert await migrations.migrate(cloned.owner_url) == migrations.head()
     assert await migrations.current(engine) == migrations.head()
@@ -58,21 +52,22 @@ async def test_migrating_a_schema_at_head_changes_nothing_even_side_by_side(clon
     assert done == [migrations.head()] * 3
 
 
-async def _to_before_webhooks(cloned: Cloned) -> None:
+async def _taken_back(cloned: Cloned, *, to: str) -> Engine:
     engine = Engine(cloned.owner_url, pool_size=0, name="test")
 
     def back(connection: Connection) -> None:
         config = Config(str(migrations.INI))
         config.attributes["connection"] = connection
-        command.downgrade(config, "20261130_0600")
+        command.downgrade(config, to)
 
     async with engine.begin() as connection:
         await connection.run_sync(back)
+    return engine
 
 
 async def test_a_request_that_locks_tables_in_another_order_meets_no_deadlock(cloned: Cloned) -> None:
     """A migration that has `jobs` and comes to `api_keys`, and a request the other way round."""
-    await _to_before_webhooks(cloned)
+    await _taken_back(cloned, to=BEFORE_WEBHOOKS)
     async with administer(cloned.app_url) as app, administer(cloned.admin_url) as admin:
         async with app.transaction():
             await app.execute("select from daira.api_keys")
@@ -88,7 +83,7 @@ async def test_a_migration_does_not_wait_for_ever_behind_a_dump_and_changes_noth
     cloned: Cloned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrations, "TRIES", 2)
-    await _to_before_webhooks(cloned)
+    await _taken_back(cloned, to=BEFORE_WEBHOOKS)
     async with administer(cloned.app_url) as app, app.transaction():
         await app.execute("select from daira.documents")
         with pytest.raises(Conflict, match="long transaction"):
