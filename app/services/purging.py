@@ -5,7 +5,7 @@ and has no row will have none. Every worker purges, none leads: what two remove 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,11 +21,11 @@ from app.ports.blobs import StockedBlobs
 from app.ports.database import Database
 from app.ports.sweeps import Sweeps
 from app.services.documents import Documents
+from app.services.registry import each_tenant
 from app.telemetry import Metrics
 
 log = structlog.get_logger()
 
-TENANTS_AT_A_TIME = 500
 AT_A_TIME = 500
 """Documents listed, or blobs looked up, in one transaction."""
 
@@ -119,7 +119,7 @@ class Purging:
         """
         await self.blobs.ping()
         total, failed, in_a_row = Purged(), 0, 0
-        async for tenant_id in self._tenants():
+        async for tenant_id in each_tenant(self.sweeps):
             try:
                 async with asyncio.timeout(PATIENCE.total_seconds()):
                     purged = await self._purge(tenant_id, dry_run=dry_run, even_many=even_many)
@@ -136,13 +136,6 @@ class Purging:
         if failed:
             raise Unavailable(f"{failed} tenants could not be purged; the log says why (purge_failed)")
         return total
-
-    async def _tenants(self) -> AsyncIterator[TenantId]:
-        names = await self.sweeps.tenants(after=None, limit=TENANTS_AT_A_TIME)
-        while names:
-            for name in names:
-                yield name
-            names = await self.sweeps.tenants(after=names[-1], limit=TENANTS_AT_A_TIME)
 
     async def _purge(self, tenant_id: TenantId, *, dry_run: bool, even_many: bool) -> Purged:
         async with self.database.begin(tenant_id) as tx:

@@ -9,6 +9,7 @@ from app.domain.ids import TenantId
 from app.domain.jobs import AttemptOutcome
 from app.domain.lanes import LANE_OF_KIND
 from app.ports.sweeps import Sweeps, Swept
+from app.services.registry import tenants_in_batches
 from app.services.ringing import Ringing
 from app.telemetry import Metrics
 
@@ -56,12 +57,10 @@ class Sweeping:
         """Every tenant of the registry, due or not: finds what a blind scout missed, and raises the alarm for it."""
         await self.sweep()
         missed = 0
-        names = await self.sweeps.tenants(after=None, limit=TENANTS_AT_A_TIME)
-        while names:
+        async for names in tenants_in_batches(self.sweeps, at_a_time=TENANTS_AT_A_TIME):
             found = await self.sweeps.sweep(names, limit=BUDGET // TENANTS_AT_A_TIME)
             missed += await self._unseen(found)
             await self._ring(found)
-            names = await self.sweeps.tenants(after=names[-1], limit=TENANTS_AT_A_TIME)
         if missed:
             self.metrics.scout_missed.inc(missed)
             log.error("scout_missed_jobs", count=missed)

@@ -12,11 +12,10 @@ from app.domain.tenants import Allowance, Tenant, TenantState
 from app.ports.database import KeyedDatabase, Tx
 from app.ports.sweeps import Sweeps
 from app.ports.tokens import Tokens, Vouched
+from app.services.registry import each_tenant
 
 TOUCH_EVERY = timedelta(minutes=1)
 """A key's last use is for people to read: not worth a write with each request."""
-
-NAMES_AT_A_TIME = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +69,10 @@ class Tenants:
     async def all(self) -> list[Tenant]:
         """Names through the published look across tenants, the rest under each one's clamp."""
         tenants: list[Tenant] = []
-        names = await self.sweeps.tenants(after=None, limit=NAMES_AT_A_TIME)
-        while names:
-            for name in names:
-                async with self.database.begin(name) as tx:
-                    if tenant := await tx.tenant.get():
-                        tenants.append(tenant)
-            names = await self.sweeps.tenants(after=names[-1], limit=NAMES_AT_A_TIME)
+        async for name in each_tenant(self.sweeps):
+            async with self.database.begin(name) as tx:
+                if tenant := await tx.tenant.get():
+                    tenants.append(tenant)
         return tenants
 
     async def issue_key(

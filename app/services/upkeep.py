@@ -10,12 +10,11 @@ import structlog
 from app.domain.errors import DairaError, Unavailable
 from app.domain.ids import TenantId
 from app.ports.sweeps import Sweeps
+from app.services.registry import each_tenant
 from app.services.search import Search
 from app.services.usage import Usage
 
 log = structlog.get_logger()
-
-TENANTS_AT_A_TIME = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +29,8 @@ class Upkeep:
         Raises Unavailable at the end where any did.
         """
         failed = 0
-        names = await self.sweeps.tenants(after=None, limit=TENANTS_AT_A_TIME)
-        while names:
-            for tenant_id in names:
-                failed += not await self._keep_up(tenant_id)
-            names = await self.sweeps.tenants(after=names[-1], limit=TENANTS_AT_A_TIME)
+        async for tenant_id in each_tenant(self.sweeps):
+            failed += not await self._keep_up(tenant_id)
         if failed:
             raise Unavailable(f"{failed} tenants could not be kept up; the log says why (upkeep_failed)")
 

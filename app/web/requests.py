@@ -54,8 +54,8 @@ class Requests:
             finally:
                 current.reset(token)
                 # How long a reader stays with a stream of events says nothing of how soon it was answered.
-                self._note(scope, status=status, seconds=(streamed or time.perf_counter()) - started)
                 method, route = _called(scope)
+                self._note(method, route, status=status, seconds=(streamed or time.perf_counter()) - started)
                 told: dict[str, str | int] = {
                     "http.request.method": method,
                     "http.route": route,
@@ -63,8 +63,7 @@ class Requests:
                 }
                 span.tell(told, name=f"{method} {route}")
 
-    def _note(self, scope: Scope, *, status: int, seconds: float) -> None:
-        method, route = _called(scope)
+    def _note(self, method: str, route: str, *, status: int, seconds: float) -> None:
         self._metrics.http_seconds.labels(route, method, status).observe(seconds)
         if route not in QUIET:
             log.info("request_answered", method=method, route=route, status=status, ms=round(seconds * 1000, 1))

@@ -160,7 +160,7 @@ async def test_another_tenants_key_can_not_be_revoked(tenants: Tenants) -> None:
 async def test_all_tenants_are_listed_by_name_page_after_page(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.services.tenants.NAMES_AT_A_TIME", 2)
+    monkeypatch.setattr("app.services.registry.NAMES_AT_A_TIME", 2)
     names = ["c", "a", "e", "b", "d"]
     for name in names:
         await tenants.create(TenantId(name))
