@@ -90,6 +90,8 @@ class SeaweedFS:
             # What is missing must not come to be by being asked for.
             "s3.autoCreateBucket": "false",
             "s3.iam": "false",
+            # Each bucket takes some, and those of a removed one come back late: by the free space there may be three.
+            "volume.max": "1000",
             **self._ports,
         }
         if self._certificate:
