@@ -16,8 +16,9 @@ class Clamped:
         self.tenant_id = tenant_id
 
     async def execute(
-        self, statement: Executable, parameters: Sequence[Mapping[str, object]] | None = None
+        self, statement: Executable, parameters: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None
     ) -> CursorResult[Any]:
+        """Quickest with a statement that was built once and is given its values as parameters."""
         return await self._open().execute(statement, parameters)
 
     async def call(self, statement: str, *arguments: object) -> list[asyncpg.Record]:

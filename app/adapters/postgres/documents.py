@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Row, and_, delete, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from app.adapters.postgres.clamped import Clamped
@@ -15,6 +15,10 @@ from app.domain.ids import DocumentId
 from app.domain.jobs import JobState
 from app.domain.warnings import DocumentWarning, WarningCode
 
+ADD = insert(documents).on_conflict_do_nothing(constraint="documents_bytes_key").returning(documents)
+
+GET = select(documents).where(documents.c.tenant_id == bindparam("tenant"), documents.c.id == bindparam("document"))
+
 
 class PostgresDocuments:
     def __init__(self, clamped: Clamped) -> None:
@@ -24,28 +28,25 @@ class PostgresDocuments:
     async def add(self, document: Document) -> Document | None:
         if document.tenant_id != self._tenant_id:
             raise ValueError("this document is another tenant's")
-        statement = (
-            insert(documents)
-            .values(
-                tenant_id=self._tenant_id,
-                id=document.id,
-                filename=document.filename,
-                media_type=document.media_type,
-                size=document.size,
-                sha256=document.sha256,
-                language=document.language,
-                metadata=dict(document.metadata),
-                created_at=document.created_at,
-            )
-            .on_conflict_do_nothing(constraint="documents_bytes_key")
-            .returning(documents)
-        )
+        values = {
+            "tenant_id": self._tenant_id,
+            "id": document.id,
+            "filename": document.filename,
+            "media_type": document.media_type,
+            "size": document.size,
+            "sha256": document.sha256,
+            "language": document.language,
+            "metadata": dict(document.metadata),
+            "created_at": document.created_at,
+        }
         with known_faults():
-            row = (await self._clamped.execute(statement)).one_or_none()
+            row = (await self._clamped.execute(ADD, values)).one_or_none()
         return _document(row) if row else None
 
     async def get(self, document_id: DocumentId) -> Document | None:
-        return await self._one(documents.c.id == document_id)
+        values = {"tenant": self._tenant_id, "document": document_id}
+        row = (await self._clamped.execute(GET, values)).one_or_none()
+        return _document(row) if row else None
 
     async def with_bytes(self, sha256: str) -> Document | None:
         statement = select(documents).where(documents.c.tenant_id == self._tenant_id, documents.c.sha256 == sha256)
@@ -98,11 +99,6 @@ class PostgresDocuments:
         await self._clamped.execute(select(jobs.c.id).where(of_it).order_by(jobs.c.id).with_for_update())
         statement = delete(documents).where(self._own(document_id))
         return (await self._clamped.execute(statement)).rowcount == 1
-
-    async def _one(self, condition: ColumnElement[bool]) -> Document | None:
-        statement = select(documents).where(documents.c.tenant_id == self._tenant_id, condition)
-        row = (await self._clamped.execute(statement)).one_or_none()
-        return _document(row) if row else None
 
     def _own(self, document_id: DocumentId) -> ColumnElement[bool]:
         return and_(documents.c.tenant_id == self._tenant_id, documents.c.id == document_id)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from sqlalchemy import ColumnElement, and_, case, delete, func, literal, null, select, text, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, delete, func, literal, null, select, text, update
 from sqlalchemy.dialects.postgresql import INTERVAL, insert
 
 from app.adapters.postgres.clamped import Clamped
@@ -30,6 +30,23 @@ from app.domain.webhooks import KIND as WEBHOOK
 
 LIVE = text("dedup_key is not null and state in ('queued', 'claimed')")
 
+DUE = func.now() + bindparam("run_in", type_=INTERVAL)
+
+ADD = (
+    insert(jobs)
+    .values(run_after=DUE, ring_after=DUE + literal(FIRST_RING_GRACE, INTERVAL))
+    .on_conflict_do_nothing(index_elements=["tenant_id", "kind", "dedup_key"], index_where=LIVE)
+    .returning(jobs)
+)
+
+GET = select_jobs().where(jobs.c.tenant_id == bindparam("tenant"), jobs.c.id == bindparam("job"))
+
+ATTEMPTS = (
+    select(job_attempts)
+    .where(job_attempts.c.tenant_id == bindparam("tenant"), job_attempts.c.job_id == bindparam("job"))
+    .order_by(job_attempts.c.attempt)
+)
+
 ANNOUNCE = "select delivery_id from daira.announce($1, $2)"
 
 LIVE_JOBS = "select daira.live_jobs($1, $2) as count"
@@ -41,33 +58,26 @@ class PostgresJobs:
         self._tenant_id = clamped.tenant_id
 
     async def add(self, job: NewJob) -> Job | None:
-        run_after = func.now() + literal(job.run_in, INTERVAL)
-        statement = (
-            insert(jobs)
-            .values(
-                tenant_id=self._tenant_id,
-                id=job.id,
-                kind=job.kind,
-                document_id=job.document_id,
-                dedup_key=job.dedup_key,
-                priority=job.priority,
-                payload=dict(job.payload),
-                run_after=run_after,
-                ring_after=run_after + literal(FIRST_RING_GRACE, INTERVAL),
-                max_attempts=job.max_attempts,
-                traceparent=job.traceparent,
-                webhook_id=job.webhook_id,
-            )
-            .on_conflict_do_nothing(index_elements=["tenant_id", "kind", "dedup_key"], index_where=LIVE)
-            .returning(jobs)
-        )
+        values = {
+            "tenant_id": self._tenant_id,
+            "id": job.id,
+            "kind": job.kind,
+            "document_id": job.document_id,
+            "dedup_key": job.dedup_key,
+            "priority": job.priority,
+            "payload": dict(job.payload),
+            "run_in": job.run_in,
+            "max_attempts": job.max_attempts,
+            "traceparent": job.traceparent,
+            "webhook_id": job.webhook_id,
+        }
         with known_faults():
-            row = (await self._clamped.execute(statement)).one_or_none()
+            row = (await self._clamped.execute(ADD, values)).one_or_none()
         return job_of(row, result=None) if row else None
 
     async def get(self, job_id: JobId) -> Job | None:
-        found = await self.select(jobs.c.id == job_id, limit=1)
-        return found[0] if found else None
+        row = (await self._clamped.execute(GET, self._named(job_id))).one_or_none()
+        return job_of(row, result=row.data) if row else None
 
     async def newest(
         self,
@@ -105,9 +115,7 @@ class PostgresJobs:
         return count
 
     async def attempts(self, job_id: JobId) -> list[Attempt]:
-        c = job_attempts.c
-        statement = select(job_attempts).where(c.tenant_id == self._tenant_id, c.job_id == job_id).order_by(c.attempt)
-        return [attempt_of(row) for row in await self._clamped.execute(statement)]
+        return [attempt_of(row) for row in await self._clamped.execute(ATTEMPTS, self._named(job_id))]
 
     async def cancel(self, job_id: JobId) -> tuple[Job, Woken] | None:
         queued = jobs.c.state == JobState.QUEUED
@@ -220,6 +228,9 @@ class PostgresJobs:
     async def _announce(self, job_id: JobId) -> Woken:
         rows = await self._clamped.call(ANNOUNCE, self._tenant_id, [job_id])
         return [(WEBHOOK, Ring(self._tenant_id, row["delivery_id"])) for row in rows]
+
+    def _named(self, job_id: JobId) -> dict[str, object]:
+        return {"tenant": self._tenant_id, "job": job_id}
 
     def _own(self, job_id: JobId) -> ColumnElement[bool]:
         return and_(jobs.c.tenant_id == self._tenant_id, jobs.c.id == job_id)

@@ -14,6 +14,8 @@ from app.domain.usage import NOTHING, DayUsed, Used
 
 COUNTED = tuple(asdict(NOTHING))
 
+ADD = insert(usage)
+
 # What two fold at once is deleted by one of them, and counted by that one: the sums are of what went.
 FOLD = f"""
 with many as (
@@ -38,7 +40,7 @@ class PostgresUsage:
         if used:
             with known_faults():
                 row = {"tenant_id": self._tenant_id, "id": uuid7(), **asdict(used)}
-                await self._clamped.execute(insert(usage).values(row))
+                await self._clamped.execute(ADD, row)
 
     async def by_day(self, first: date, last: date) -> Sequence[DayUsed]:
         c = usage.c
