@@ -55,6 +55,9 @@ class Metrics:
         self.fenced_writes = Counter(
             "daira_fenced_writes_total", "Writes refused because the lease was lost", registry=registry
         )
+        self.leases_lost = Counter(
+            "daira_leases_lost_total", "Attempts that came to nothing because the lease was lost", registry=registry
+        )
         self.doorbells = Counter("daira_doorbells_total", "Doorbells, by event", ["event"], registry=registry)
         self.sweep_rung = Counter("daira_sweep_rung_total", "Doorbells rung by the sweeper", registry=registry)
         self.scout_missed = Counter(

@@ -110,6 +110,9 @@ class Execution:
             if hold.interruption is not Interruption.LEASE_LOST:
                 with self.spans.span("settle", parent=span.traceparent):
                     outcome = await self._settle(job, ending, hold)
+            if outcome is None:
+                self.metrics.leases_lost.inc()
+                log.warning("lease_lost")
             span.tell({"daira.outcome": outcome or "lease_lost"})
 
     async def _work(self, job: ClaimedJob, hold: Hold) -> Ending:
@@ -149,7 +152,6 @@ class Execution:
                     return end.outcome
                 break
         self.metrics.fenced_writes.inc()
-        log.warning("lease_lost")
         return None
 
     async def _write(self, end: Settlement, ending: Ending) -> Woken | None:

@@ -5,6 +5,7 @@ Run: ./daira test -m prometheus tests/chaos/test_alerts.py -n0
 
 import http.server
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -29,6 +30,9 @@ pytestmark = [pytest.mark.prometheus, pytest.mark.slow, pytest.mark.timeout(600)
 SOON = 150
 """Seconds for an alert to fire or to be over: on a busy machine a look at the table is up to a minute old."""
 
+SPARE = "spare"
+"""A second worker, which Prometheus does not know."""
+
 ONE_LETTER = pdf(Sheet(lines=("Dear Sir",)))
 LOST = """
 insert into daira.jobs (tenant_id, id, kind, webhook_id, run_after, ring_after)
@@ -47,15 +51,23 @@ class Site:
     api_key: str = ""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def start(self, role: str, **settings: str) -> None:
-        ours = self.settings | {"DAIRA_ROLE": role, "DAIRA_PORT": str(self.ports[role])} | settings
-        self.processes[role] = subprocess.Popen(command("serve"), cwd=self.folder, env=environment(**ours))
-        wait_until(lambda: self._answers(role), seconds=120)
+    def start(self, name: str, **settings: str) -> None:
+        role = "worker" if name == SPARE else name
+        ours = self.settings | {"DAIRA_ROLE": role, "DAIRA_PORT": str(self.ports[name])} | settings
+        self.processes[name] = subprocess.Popen(command("serve"), cwd=self.folder, env=environment(**ours))
+        wait_until(lambda: self._answers(name), seconds=120)
 
     def kill(self, role: str) -> None:
         """As the kernel does it for want of memory."""
         self.processes[role].kill()
         self.processes[role].wait(timeout=30)
+
+    def pause(self, name: str) -> None:
+        """As a hypervisor does it, without asking."""
+        self.processes[name].send_signal(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        self.processes[name].send_signal(signal.SIGCONT)
 
     def stop(self, role: str) -> None:
         self.processes[role].terminate()
@@ -83,8 +95,8 @@ def open_site(cloned: Cloned, folder: Path, **settings: str) -> Iterator[Site]:
         "DAIRA_SWEEP_SECONDS": "1",
         "DAIRA_LOG_LEVEL": "error",
     } | settings
-    web, worker = free_ports(2)
-    site = Site(cloned=cloned, folder=folder, settings=ours, ports={"web": web, "worker": worker})
+    ports = dict(zip(["web", "worker", SPARE], free_ports(3), strict=True))
+    site = Site(cloned=cloned, folder=folder, settings=ours, ports=ports)
     site.api_key = new_key(cloned.app_url)
     try:
         yield site
@@ -98,7 +110,8 @@ def open_site(cloned: Cloned, folder: Path, **settings: str) -> Iterator[Site]:
 def watched(site: Site, **thresholds: tuple[str, str]) -> Iterator[Prometheus]:
     folder = site.folder / "prometheus"
     folder.mkdir()
-    with prometheus(folder, rules=hurried(**thresholds), targets=list(site.ports.values())) as watching:
+    targets = [port for name, port in site.ports.items() if name != SPARE]
+    with prometheus(folder, rules=hurried(**thresholds), targets=targets) as watching:
         yield watching
 
 
@@ -130,12 +143,38 @@ def test_no_worker_then_one_that_is_killed_at_work(cloned: Cloned, folder: Path)
         over(watching, "DairaDown", "DairaJobsStuck", "DairaWorkersLost")
 
 
+def test_a_worker_is_paused_until_another_has_its_job(cloned: Cloned, folder: Path) -> None:
+    sheets = [Sheet(image=drawn(f"Page {number}")) for number in range(40)]
+    with (
+        open_site(cloned, folder) as site,
+        watched(site, DairaLeasesLost=("> 3", "> 0")) as watching,
+        site.client() as client,
+    ):
+        for name in ("web", "worker", SPARE):
+            site.start(name)
+        site.pause(SPARE)
+        over(watching, "DairaDown", "DairaUnseen")
+        (job,) = upload(client, pdf(*sheets))["jobs"]
+        wait_until(lambda: client.get(f"/v1/jobs/{job['id']}").json()["state"] == "claimed", seconds=60)
+        site.pause("worker")
+        site.resume(SPARE)
+        wait_until(lambda: client.get(f"/v1/jobs/{job['id']}").json()["attempts"] == 2, seconds=60)
+        site.resume("worker")
+        fires(watching, "DairaLeasesLost")
+        over(watching, "DairaLeasesLost")
+
+
 async def test_the_database_is_away(cloned: Cloned, folder: Path) -> None:
     name = urlsplit(cloned.admin_url).path[1:]
     allowed = f"alter database {name} allow_connections"
+    thresholds = {
+        "DairaLoopSilent": ("> 180", "> 10"),
+        # The other one has its hour between two passes.
+        "DairaCareSilent": ('{loop=~"purge|upkeep"} > 86400', '{loop="purge"} > 20'),
+    }
     with (
-        open_site(cloned, folder) as site,
-        watched(site, DairaLoopSilent=("> 180", "> 10")) as watching,
+        open_site(cloned, folder, DAIRA_PURGE_SECONDS="2") as site,
+        watched(site, **thresholds) as watching,
         site.client() as client,
     ):
         site.start("web")
@@ -149,12 +188,12 @@ async def test_the_database_is_away(cloned: Cloned, folder: Path) -> None:
             )
             try:
                 assert client.get("/v1/me").status_code == 503
-                fires(watching, "DairaUnseen", "DairaLoopSilent")
+                fires(watching, "DairaUnseen", "DairaLoopSilent", "DairaCareSilent")
                 assert client.get("/v1/me").status_code == 503
                 fires(watching, "DairaErrors")
             finally:
                 await admin.execute(f"{allowed} true")
-        over(watching, "DairaUnseen", "DairaLoopSilent", "DairaErrors")
+        over(watching, "DairaUnseen", "DairaLoopSilent", "DairaCareSilent", "DairaErrors")
 
 
 def test_the_queue_is_away(cloned: Cloned, folder: Path) -> None:

@@ -40,7 +40,7 @@ CASES: dict[str, list[Case]] = {
         for loop in ("purge", "upkeep")
     ],
     "DairaScoutBlind": [Case(series={"daira_scout_missed_total": _rises(1)}, fires="15m", over="90m")],
-    "DairaLeasesLost": [Case(series={"daira_fenced_writes_total": _rises(1)}, fires="20m", over="90m", quiet="12m")],
+    "DairaLeasesLost": [Case(series={"daira_leases_lost_total": _rises(1)}, fires="20m", over="90m", quiet="12m")],
     "DairaWorkersLost": [
         Case(
             series={

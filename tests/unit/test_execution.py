@@ -179,6 +179,7 @@ async def test_an_attempt_whose_lease_ran_out_writes_nothing_and_is_counted(
     assert await bench.rig.pages(document) == []
     assert [attempt.outcome for attempt in await bench.rig.attempts(job)] == [AttemptOutcome.EXPIRED]
     assert bench.count("daira_fenced_writes_total") == 1
+    assert bench.count("daira_leases_lost_total") == 1
     assert outcomes(bench, "done") == 0
 
 
@@ -200,6 +201,7 @@ async def test_a_late_worker_cannot_settle_a_job_that_was_claimed_again(bench: B
     assert (held.state, held.attempts, held.claimed_by) == (JobState.CLAIMED, 2, "successor")
     assert await bench.rig.pages(document) == []
     assert bench.count("daira_fenced_writes_total") == 1
+    assert bench.count("daira_leases_lost_total") == 1
     assert await bench.rig.settle(done(successor[0].lease))
 
 
@@ -216,6 +218,7 @@ async def test_an_attempt_that_was_told_of_its_lost_lease_does_not_even_try_to_s
     await bench.execution().run(claimed, hold)
     assert (await bench.rig.again(job)).state is JobState.CLAIMED
     assert bench.count("daira_fenced_writes_total") == 0
+    assert bench.count("daira_leases_lost_total") == 1
 
 
 async def interrupted(bench: Bench, why: Interruption, *, before: Callable[[], Awaitable[Any]] | None = None) -> None:
@@ -316,6 +319,7 @@ async def test_a_settle_is_tried_again_while_the_database_is_away(bench: Bench, 
     assert len(bench.handler.started) == 1
     assert len(await bench.rig.pages(document)) == with_results
     assert bench.count("daira_fenced_writes_total") == 0
+    assert bench.count("daira_leases_lost_total") == 0
 
 
 async def test_a_lease_that_runs_out_meanwhile_stops_the_settling(bench: Bench) -> None:
@@ -330,6 +334,7 @@ async def test_a_lease_that_runs_out_meanwhile_stops_the_settling(bench: Bench) 
         await attempt
     assert (await bench.rig.again(job)).state is JobState.CLAIMED
     assert bench.count("daira_fenced_writes_total") == 1
+    assert bench.count("daira_leases_lost_total") == 1
 
 
 async def test_a_settle_that_is_refused_every_time_pauses_between_its_tries(

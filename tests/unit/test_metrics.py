@@ -35,7 +35,8 @@ async def test_what_may_rise_is_told_as_0_before_it_does() -> None:
     counters = {family.name: family for family in _families(told) if family.type == "counter"}
     expired = [sample for sample in counters["daira_jobs_finished"].samples if sample.labels["outcome"] == "expired"]
     assert {sample.labels["kind"] for sample in expired} == set(LANE_OF_KIND)
-    for name in ("daira_jobs_finished", "daira_doorbells", "daira_purged", "daira_fenced_writes", "daira_scout_missed"):
+    names = ["jobs_finished", "doorbells", "purged", "fenced_writes", "leases_lost", "scout_missed"]
+    for name in (f"daira_{name}" for name in names):
         assert {sample.value for sample in counters[name].samples if sample.name.endswith("_total")} == {0}
 
 

@@ -56,6 +56,7 @@ async def test_t02_a_worker_that_was_frozen_beyond_its_lease_changes_nothing(dat
         assert (ended.attempts, ended.expiries, ended.failures) == (2, 1, 0)
         assert await played.history(job) == ["expired", "done"]
         assert await played.fetch("select count(*) from daira.results") == 1
+        assert await frozen.metric("daira_leases_lost_total") == 1
 
 
 async def _row(played: Scene, job: Job) -> tuple[int, str, float]:
@@ -78,7 +79,8 @@ async def test_t02_a_result_of_an_attempt_that_is_over_is_refused_and_counted(da
         await played.mark(job, attempt=2)
         stale.send(signal.SIGCONT)
         await eventually(lambda: stale.logged("lease_lost"), within=10)
-        assert await stale.metric("daira_fenced_writes_total") >= 1
+        assert await stale.metric("daira_fenced_writes_total") == 1
+        assert await stale.metric("daira_leases_lost_total") == 1
         assert (await played.rig.again(job)).state is JobState.CLAIMED
         assert (await played.done(job, within=20)).result == {"attempt": 2, "text": ""}
         assert await played.history(job) == ["expired", "done"]
