@@ -52,16 +52,17 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.debug = settings.debug
-    app.include_router(health.router)
     if serves:
+        # Routes are tried one after the other: what is asked for most comes first.
+        app.include_router(jobs.router)
         app.include_router(documents.router)
         app.include_router(outputs.router)
-        app.include_router(jobs.router)
         app.include_router(events.router)
         app.include_router(me.router)
         app.include_router(search.router)
         app.include_router(webhooks.router)
         app.include_router(usage.router)
+    app.include_router(health.router)
     errors.install(app)
     if settings.cors_origins:
         app.add_middleware(
