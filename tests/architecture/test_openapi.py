@@ -15,7 +15,9 @@ from app.settings import Settings
 
 CONTRACT = {
     "GET /healthz",
+    "HEAD /healthz",
     "GET /readyz",
+    "HEAD /readyz",
     "GET /metrics",
     "POST /v1/documents",
     "GET /v1/documents",
@@ -114,7 +116,8 @@ def test_the_document_is_about_this_program(document: dict[str, Any]) -> None:
 
 def test_a_worker_serves_health_alone_and_no_document() -> None:
     worker = app_of("worker")
-    assert set(operations(worker.openapi())) == {"GET /healthz", "GET /readyz", "GET /metrics"}
+    health = {"GET /healthz", "HEAD /healthz", "GET /readyz", "HEAD /readyz", "GET /metrics"}
+    assert set(operations(worker.openapi())) == health
     assert worker.openapi_url is None
     assert worker.docs_url is None
 

@@ -22,7 +22,7 @@ AN_ID = "0199c0de-0000-7000-8000-000000000001"
         (f"/v1/documents/{AN_ID}/content", "GET, HEAD"),
         (f"/v1/documents/{AN_ID}/jobs", "POST"),
         (f"/v1/jobs/{AN_ID}/cancel", "POST"),
-        ("/healthz", "GET"),
+        ("/healthz", "GET, HEAD"),
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "TRACE", "QUERY"])
@@ -35,7 +35,9 @@ async def test_a_405_names_every_method_of_the_address(web: Served, path: str, a
 async def test_head_is_answered_where_the_document_says_so_and_nowhere_else(web: Served) -> None:
     """To answer it everywhere would do all the work of a GET, and wait, and stream, for a few headers."""
     document = await web.uploaded()
-    assert (await web.client.head(f"/v1/documents/{document['id']}/content")).status_code == 200
+    for path in (f"/v1/documents/{document['id']}/content", "/healthz", "/readyz"):
+        answer = await web.client.head(path)
+        assert (answer.status_code, answer.content) == (200, b"")
     answer = await web.client.head(f"/v1/documents/{document['id']}")
     assert (answer.status_code, answer.headers["Allow"], answer.content) == (405, "GET, DELETE", b"")
 

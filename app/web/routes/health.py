@@ -42,6 +42,23 @@ async def get_readiness(request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok"})
 
 
+@router.head("/healthz", response_class=Response, response_description="It lives.")
+async def head_health() -> Response:
+    """As GET, without the body: what many monitors ask."""
+    return Response()
+
+
+@router.head(
+    "/readyz",
+    response_class=Response,
+    response_description="All of them answer.",
+    responses={503: {"description": "Something is not ready: GET names it."}},
+)
+async def head_readiness(request: Request) -> Response:
+    """As GET, without the body."""
+    return Response(status_code=(await get_readiness(request)).status_code)
+
+
 @router.get("/metrics", response_class=PlainTextResponse, response_description="The metrics.")
 async def get_metrics(request: Request) -> Response:
     """Prometheus text format."""
