@@ -1,14 +1,24 @@
-"""HTTP connections that end when their client does nothing with them.
+"""HTTP connections that end when their client does nothing with them, or speaks no HTTP.
 
 Uvicorn waits for ever: for the rest of a head, or of a body that was answered already, and for a reader of the answer.
 """
 
 import asyncio
+from uuid import uuid4
 
+import h11
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from app.web.errors import TITLES
 from app.web.pace import SLOWEST
+from app.web.problems import Problem
+
+NO_HTTP = (
+    "this is no valid HTTP request: percent-encode what is not ASCII in its address, name one Host, and keep its"
+    " headers below 64 KiB"
+)
+"""What mostly is wrong with it. Uvicorn does not hand on what the parser has said."""
 
 
 class Patient(H11Protocol):
@@ -53,6 +63,17 @@ class Patient(H11Protocol):
             if timer:
                 timer.cancel()
 
+    @override
+    def send_400_response(self, msg: str) -> None:
+        """Like any other refusal. What was answered already, or is being answered, is not answered once more."""
+        if self._serves():
+            # Its route may be about to answer: what it says goes nowhere from here on.
+            self.cycle.disconnected = True
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            for event in _refusal():
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
     def _serves(self) -> bool:
         # Uvicorn's own annotation forgets that there is none before the first request.
         return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
@@ -72,6 +93,30 @@ class Patient(H11Protocol):
             self.transport.abort()
         else:
             self._expect_a_reader()
+
+
+def _refusal() -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
+    request_id = uuid4().hex
+    problem = Problem(
+        type="about:blank",
+        title=TITLES["invalid"],
+        status=400,
+        detail=NO_HTTP,
+        code="invalid",
+        request_id=request_id,
+        errors=None,
+    )
+    body = problem.model_dump_json(exclude_none=True).encode()
+    headers = [
+        ("Content-Type", "application/problem+json"),
+        ("Content-Length", str(len(body))),
+        ("X-Request-ID", request_id),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Cache-Control", "no-store"),
+        ("Connection", "close"),
+    ]
+    head = h11.Response(status_code=400, reason=b"Bad Request", headers=headers)
+    return head, h11.Data(data=body), h11.EndOfMessage()
 
 
 def patient(seconds: float) -> type[Patient]:
