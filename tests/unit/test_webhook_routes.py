@@ -138,6 +138,8 @@ async def test_an_address_inside_is_refused_with_a_pointer_to_the_url(web: Serve
         ('{"url": "https://x", "description": "\\u0000"}', "/"),
         ('{"url": "https://x", "description": "' + "x" * 201 + '"}', "/description"),
         ('{"url": "https://' + "x" * 3_000 + '"}', "/url"),
+        ('{"url": "https://xn--/"}', "/url"),
+        ('{"url": "https://xn--a.example/"}', "/url"),
     ],
 )
 async def test_what_is_no_request_is_refused_with_a_pointer(web: Served, body: str, pointer: str) -> None:

@@ -72,7 +72,8 @@ class Targets:
         schemes = ("https", "http") if self._allow_http else ("https",)
         if url.scheme not in schemes:
             raise NoTarget(f"the URL must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}")
-        if not url.host:
+        # Not `host`: it reads `xn--…` back, and breaks on what is none.
+        if not url.raw_host:
             raise NoTarget("the URL has no host")
         if url.userinfo:
             raise NoTarget("the URL must not hold a name and password: deliveries are known by their signature")
