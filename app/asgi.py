@@ -50,6 +50,8 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url="/openapi.json" if serves else None,
         docs_url="/docs" if serves else None,
         redoc_url=None,
+        # It would lead to wherever the Host header says, and drop to plain http behind a proxy that ends TLS.
+        redirect_slashes=False,
     )
     app.state.debug = settings.debug
     if serves:

@@ -127,8 +127,8 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
             headers["Retry-After"] = str(math.ceil(wait.total_seconds()))
         case Unavailable():
             headers["Retry-After"] = str(RETRY_SOON)
-        case Invalid(pointer=str(pointer)):
-            errors = [FieldFault(pointer=pointer, detail=str(error))]
+        case Invalid(pointer=pointer) if pointer or status == STATUS[Invalid]:
+            errors = [FieldFault(pointer=pointer or json_pointer(()), detail=str(error))]
         case _:
             pass
     return problem(request, status=status, code=error.code, detail=str(error), errors=errors, headers=headers)
@@ -136,7 +136,7 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
 
 async def _malformed(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    faults = [FieldFault(pointer=json_pointer(fault["loc"][1:]), detail=fault["msg"]) for fault in error.errors()]
+    faults = [FieldFault(pointer=json_pointer(fault["loc"][1:]), detail=said(fault["msg"])) for fault in error.errors()]
     return problem(
         request, status=422, code="invalid", detail=f"{faults[0].pointer}: {faults[0].detail}", errors=faults
     )
@@ -145,17 +145,23 @@ async def _malformed(request: Request, error: Exception) -> JSONResponse:
 async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status, headers, detail = error.status_code, error.headers, error.detail
+    errors = None
     match status:
         case 400:
             # A body that its parser gives up on, for it is no UTF-8 or nested too deeply: not valid, like any other.
             status, detail = 422, "the body is not JSON"
+            errors = [FieldFault(pointer=json_pointer(()), detail=detail)]
         case 404:
             detail = "there is nothing at this address"
+            if request.url.path.endswith("/"):
+                detail += ": try it without the slash at its end"
         case 405:
-            headers = {"Allow": ", ".join(_allowed(request))}
+            allowed = ", ".join(_allowed(request))
+            headers, detail = {"Allow": allowed}, f"this address takes {allowed}"
         case _:
             pass
-    return problem(request, status=status, code=OF_THE_FRAMEWORK.get(status, "invalid"), detail=detail, headers=headers)
+    code = OF_THE_FRAMEWORK.get(status, "invalid")
+    return problem(request, status=status, code=code, detail=detail, errors=errors, headers=headers)
 
 
 def _allowed(request: Request) -> list[str]:
@@ -183,6 +189,11 @@ async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     headers |= getattr(request.state, "rate_headers", {})
     headers |= {"Cache-Control": "no-store"}
     return problem(request, status=500, code="internal", detail=detail, headers=headers)
+
+
+def said(message: str) -> str:
+    """Of Pydantic's, what is meant for who has sent it."""
+    return message.removeprefix("Value error, ")
 
 
 def json_pointer(location: Sequence[object]) -> str:

@@ -37,7 +37,7 @@ class Form:
                 self.filename = event.filename or ""
                 yield _until_end(events)
             else:
-                self.fields[event.name] = await read_text(event.name, _until_end(events))
+                self.fields[event.name] = await read_text(_until_end(events), field=event.name)
 
     async def _events(self) -> AsyncIterator[MultipartSegment | bytearray | bytes | None]:
         media_type, options = parse_options_header(self.content_type)
@@ -62,14 +62,15 @@ async def _until_end(
         yield bytes(event)
 
 
-async def read_text(name: str, chunks: AsyncIterator[bytes]) -> str:
-    """The whole of a short part. Raises TooLarge beyond the limit, Invalid for what is not UTF-8."""
+async def read_text(chunks: AsyncIterator[bytes], *, field: str = "") -> str:
+    """The whole of a short part, or of a body that is no form. Raises TooLarge, Invalid for what is not UTF-8."""
+    what = f"the field {field!r}" if field else "the body"
     content = bytearray()
     async for chunk in chunks:
         content += chunk
         if len(content) > FIELD_LIMIT:
-            raise TooLarge(f"the field {name!r} has more than {FIELD_LIMIT:,} bytes", pointer=f"/{name}")
+            raise TooLarge(f"{what} has more than {FIELD_LIMIT:,} bytes", pointer=f"/{field}")
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise Invalid(f"the field {name!r} is not UTF-8", pointer=f"/{name}") from None
+        raise Invalid(f"{what} is not UTF-8", pointer=f"/{field}") from None

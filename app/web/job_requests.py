@@ -21,13 +21,13 @@ from app.domain.errors import Invalid
 from app.handlers.schema_checks import SchemaFault, check_schema
 from app.ports.ocr import Mode
 from app.services.uploads import JobRequest
-from app.web.errors import json_pointer
+from app.web.errors import json_pointer, said
 from app.web.strict_json import parse_json, whole
 
 LANGUAGES = r"^[a-z]{3}(_[a-z]+)?(\+[a-z]{3}(_[a-z]+)?)*$"
 """One or more installed models, as ISO 639-2 codes, with a script where there are several."""
 
-PAGES = r"^\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*$"
+PAGES = r"^[0-9]{1,7}(-[0-9]{1,7})?(,[0-9]{1,7}(-[0-9]{1,7})?)*$"
 """Numbers and ranges of pages, from 1."""
 
 LANGUAGE_NAME = r"^[A-Za-z]{2,20}([- ][A-Za-z]{2,20}){0,2}$"
@@ -219,4 +219,4 @@ def _invalid(fault: ErrorDetails, root: Sequence[str]) -> Invalid:
         location.append("kind")
     context: Mapping[str, Any] = fault.get("ctx", {})
     pointer = json_pointer([*root, *location, *context.get("at", ())])
-    return Invalid(f"{pointer}: {fault['msg']}", pointer=pointer)
+    return Invalid(f"{pointer}: {said(fault['msg'])}", pointer=pointer)

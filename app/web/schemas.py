@@ -26,8 +26,10 @@ def in_utc(moment: datetime) -> datetime:
 
 def _dated(value: object) -> object:
     """Seconds since some day, which Pydantic would take as well, are no RFC 3339."""
-    if isinstance(value, str) and not re.match(r"\d{4}-\d{2}-\d{2}[Tt ]", value):
+    if isinstance(value, str) and not re.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", value):
         raise ValueError("a time is written like 2026-11-30T09:00:00Z")
+    if isinstance(value, str) and re.search(r" [0-9]{2}:?[0-9]{2}$", value[16:]):
+        raise ValueError("a + is written %2B in an address: there it means a blank")
     return value
 
 

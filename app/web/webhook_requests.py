@@ -6,7 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, S
 
 from app.domain.errors import Invalid
 from app.domain.webhooks import OVERLAP, Event
-from app.web.errors import json_pointer
+from app.web.errors import json_pointer, said
 from app.web.strict_json import parse_json, whole
 
 LONGEST_OVERLAP = 30 * 86_400
@@ -59,6 +59,6 @@ def parse(model: type[Asked], text: str) -> Asked:
     except ValidationError as error:
         fault = error.errors()[0]
         pointer = json_pointer(fault["loc"])
-        raise Invalid(f"{pointer}: {fault['msg']}", pointer=pointer) from None
+        raise Invalid(f"{pointer}: {said(fault['msg'])}", pointer=pointer) from None
     except ValueError as error:
         raise Invalid(f"the body is not JSON: {error}", pointer="/") from None

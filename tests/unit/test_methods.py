@@ -30,6 +30,44 @@ async def test_a_405_names_every_method_of_the_address(web: Served, path: str, a
     answer = await web.client.request(method, path)
     assert (answer.status_code, answer.headers["Allow"]) == (405, allowed)
     assert (answer.headers["Content-Type"], answer.json()["code"]) == (PROBLEM, "method_not_allowed")
+    assert answer.json()["detail"] == f"this address takes {allowed}"
+
+
+@pytest.mark.parametrize("path", ["/v1/documents/", "/v1/events/", "/docs/", "/healthz/"])
+async def test_nobody_is_sent_to_where_the_host_header_says(web: Served, path: str) -> None:
+    answer = await web.client.get(path, headers={"Host": "evil.example"})
+    assert (answer.status_code, answer.headers["Content-Type"]) == (404, PROBLEM)
+    assert "without the slash" in answer.json()["detail"]
+    assert "Location" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [("application/pdf", b"%PDF-1.4"), ("multipart/form-data; boundary=x", b"--x"), ("", b"")],
+    ids=["no form", "a form without an end", "nothing"],
+)
+async def test_a_422_points_to_its_fault_also_where_that_is_the_whole(
+    web: Served, content_type: str, body: bytes
+) -> None:
+    answer = await web.client.post("/v1/documents", content=body, headers={"Content-Type": content_type})
+    assert (answer.status_code, [fault["pointer"] for fault in answer.json()["errors"]]) == (422, ["/"])
+
+
+@pytest.mark.parametrize("body", [b"\xff", b" " * 1_000_000], ids=["not UTF-8", "too long"])
+@pytest.mark.parametrize("path", ["/v1/webhooks", f"/v1/documents/{AN_ID}/jobs"])
+async def test_a_body_that_is_no_form_is_not_called_a_field(web: Served, path: str, body: bytes) -> None:
+    problem = (await web.client.post(path, content=body)).json()
+    assert problem["detail"].startswith("the body ")
+    assert [fault["pointer"] for fault in problem["errors"]] == ["/"]
+
+
+async def test_a_time_whose_plus_became_a_blank_is_told_so(web: Served) -> None:
+    answer = await web.client.get("/v1/documents?created_after=2026-11-30T09:00:00+01:00")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        422,
+        "/created_after: a + is written %2B in an address: there it means a blank",
+    )
+    assert (await web.client.get("/v1/documents?created_after=2026-11-30T09:00:00%2B01:00")).status_code == 200
 
 
 async def test_head_is_answered_where_the_document_says_so_and_nowhere_else(web: Served) -> None:

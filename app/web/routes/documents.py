@@ -181,7 +181,7 @@ async def request_job(
     With `Prefer: wait=N` the same answer comes as soon as the job has ended, or after N seconds, as it is then.
     """
     # Read here and not by the framework, which reads all of it, for anybody, before it asks who that is.
-    body = await read_text("body", request.stream())
+    body = await read_text(request.stream())
     max_queued = caller.allowance.max_queued
     # Beside the loop: a JSON Schema takes up to half a second to be checked.
     wanted = await asyncio.to_thread(parse_request, body)

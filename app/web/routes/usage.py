@@ -16,7 +16,7 @@ router = APIRouter(prefix="/v1/usage", tags=["usage"])
 
 def _written(value: object) -> object:
     """A number, which Pydantic would take for seconds since some day, is no date."""
-    if isinstance(value, str) and not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
+    if isinstance(value, str) and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
         raise ValueError("a day is written like 2026-11-30")
     return value
 

@@ -28,7 +28,7 @@ async def add_webhook(
 ) -> WebhookWithSecret:
     """Have events sent to a URL, signed by the rules of Standard Webhooks. The secret is shown this once."""
     # Read here and not by the framework, which reads all of it, for anybody, before it asks who that is.
-    wanted = parse(WebhookRequest, await read_text("body", request.stream()))
+    wanted = parse(WebhookRequest, await read_text(request.stream()))
     webhook = await webhooks.add(tenant_id, url=wanted.url, events=wanted.events, description=wanted.description)
     response.headers["Location"] = f"/v1/webhooks/{webhook.id}"
     return WebhookWithSecret.shown(webhook)
@@ -62,7 +62,7 @@ async def rotate_webhook(
     tenant_id: WebhookWriter, webhook_id: AWebhookId, request: Request, webhooks: TheWebhooks
 ) -> WebhookWithSecret:
     """Sign with a new secret, shown this once; for the overlap, with the former one as well."""
-    wanted = parse(RotationRequest, await read_text("body", request.stream()))
+    wanted = parse(RotationRequest, await read_text(request.stream()))
     overlap = timedelta(seconds=wanted.overlap_seconds)
     return WebhookWithSecret.shown(await webhooks.rotate(tenant_id, webhook_id, overlap=overlap))
 
