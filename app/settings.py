@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_va
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.domain.lanes import Lane
-from app.urls import POSTGRES, check_blobs, check_llm, check_queue, check_scheme
+from app.urls import POSTGRES, check_blobs, check_database, check_llm, check_queue, check_scheme
 
 PREFIX = "DAIRA_"
 MOST_SLOTS = 1_000
@@ -223,9 +223,10 @@ class Settings(BaseSettings):
 
     @field_validator("database_url", "migration_database_url", "admin_database_url", "listen_url")
     @classmethod
-    def _check_database_scheme(cls, value: SecretStr, info: ValidationInfo) -> SecretStr:
+    def _check_database_url(cls, value: SecretStr, info: ValidationInfo) -> SecretStr:
         allowed = POSTGRES | ({"memory"} if info.field_name == "database_url" else frozenset())
         check_scheme(value.get_secret_value(), allowed)
+        check_database(value.get_secret_value())
         return value
 
     @field_validator("queue_url")

@@ -14,8 +14,18 @@ def check_scheme(url: str, allowed: frozenset[str]) -> None:
         raise ValueError(f"a URL that begins with {' or '.join(f'{scheme}://' for scheme in sorted(allowed))}")
 
 
+def check_database(url: str) -> None:
+    """Cut off at a special character a password would be taken for a host's name, or for nothing, and told of so."""
+    parts = urlsplit(url)
+    rest = parts.path + parts.query
+    if parts.fragment or parts.netloc.count("@") > 1 or (parts.netloc and "@" not in parts.netloc and "@" in rest):
+        raise ValueError("special characters of a password are percent-encoded: # is %23, / is %2F, ? is %3F, @ is %40")
+
+
 def check_queue(url: str) -> None:
     check_scheme(url, POSTGRES | REDIS | {"sqs", "memory"})
+    if urlsplit(url).scheme in POSTGRES:
+        check_database(url)
     if url.startswith("sqs:") and not QUEUE_NAME.fullmatch(url.removeprefix("sqs://")):
         raise ValueError("an SQS queue is sqs://name, with up to 70 letters, digits, - and _; no account, no region")
 

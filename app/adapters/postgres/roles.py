@@ -5,7 +5,7 @@ daira_app    what web and worker log in as: no owner, no superuser, no BYPASSRLS
 daira_scout  owns the two functions that see more than one tenant; can't log in
 """
 
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
@@ -44,9 +44,9 @@ async def make_roles(admin_url: str, *, owner_url: str, app_url: str) -> None:
     if _database(app_url, APP) != database:
         raise Invalid("DAIRA_DATABASE_URL and DAIRA_MIGRATION_DATABASE_URL name different databases")
     async with administer(admin_url) as admin:
-        await _role(admin, OWNER, login=True, password=urlsplit(owner_url).password)
-        await _role(admin, APP, login=True, password=urlsplit(app_url).password)
-        await _role(admin, SCOUT, login=False, password=None)
+        await _role(admin, OWNER, login=True, password=_password(owner_url))
+        await _role(admin, APP, login=True, password=_password(app_url))
+        await _role(admin, SCOUT, login=False, password="")
         await admin.execute(TIMEOUTS + FAIL_LOUDLY)
         await admin.execute(_membership(admin))
         if not await admin.fetchval("select true from pg_database where datname = $1", database):
@@ -58,7 +58,7 @@ async def make_roles(admin_url: str, *, owner_url: str, app_url: str) -> None:
         await admin.execute("revoke create on schema public from public")
 
 
-async def _role(admin: asyncpg.Connection, name: str, *, login: bool, password: str | None) -> None:
+async def _role(admin: asyncpg.Connection, name: str, *, login: bool, password: str) -> None:
     there = await admin.fetchrow("select * from pg_roles where rolname = $1", name)
     if there is None:
         await admin.execute(f"create role {name} {'login' if login else 'nologin'} {' '.join(PLAIN.values())}")
@@ -78,6 +78,11 @@ def _membership(admin: asyncpg.Connection) -> str:
     """The owner hands the two functions over to the scout, and must be able to become it for that."""
     options = " with inherit false, set true" if admin.get_server_version().major >= INHERIT_OPTIONS_SINCE else ""
     return f"grant {SCOUT} to {OWNER}{options}; grant {OWNER} to current_user"
+
+
+def _password(url: str) -> str:
+    """As whoever connects by this URL will send it."""
+    return unquote(urlsplit(url).password or "")
 
 
 def _database(url: str, role: str) -> str:

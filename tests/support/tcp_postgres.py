@@ -1,0 +1,83 @@
+"""A Postgres as an operator has it: on a port of loopback, nobody let in without a password, everything durable."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.adapters.embedded import account as accounts
+from app.adapters.embedded import binaries
+from app.adapters.embedded.account import Account, environment
+from app.adapters.embedded.files import make_private
+from tests.support.folders import open_folder
+from tests.support.prometheus import free_ports
+from tests.support.service import using, wait_until
+
+# Its end with its parent is asked for last: a change of the account forgets it. SIGINT is a fast shutdown.
+LAUNCHER = """
+import ctypes, os, sys
+parent, uid, gid, *command = sys.argv[1:]
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(int(gid))
+    os.setuid(int(uid))
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 2)
+    if os.getppid() != int(parent):
+        os._exit(1)
+os.execv(command[0], command)
+"""
+
+STARTING = 60
+"""Seconds, on a busy machine."""
+
+
+@contextmanager
+def running_postgres(*, password: str) -> Iterator[int]:
+    """Its port. `postgres` is the administrator, with this password; there is nobody else yet."""
+    account = accounts.unprivileged(None) if os.geteuid() == 0 else accounts.ourselves()
+    with open_folder() as folder:
+        programs = binaries.find(None).for_account(account, shelf=folder)
+        data, (port,) = folder / "data", free_ports(1)
+        _initialise(programs.bin, data, account=account, password=password)
+        process = _spawn(programs.bin, data, account=account, port=port)
+        try:
+            wait_until(lambda: process.poll() is not None or _is_ready(programs.bin, port), seconds=STARTING)
+            assert process.poll() is None, (folder / "log").read_text()
+            yield port
+        finally:
+            process.terminate()
+            process.wait(timeout=STARTING)
+            wait_until(lambda: not using(data), seconds=STARTING)
+
+
+def _initialise(programs: Path, data: Path, *, account: Account, password: str) -> None:
+    make_private(data, account=account)
+    secret = data.with_name("password")
+    secret.write_text(password)
+    done = account.run(
+        [programs / "initdb", "-D", data, "-U", "postgres", "-A", "scram-sha-256", f"--pwfile={secret}", "-E", "UTF8"]
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def _spawn(programs: Path, data: Path, *, account: Account, port: int) -> "subprocess.Popen[bytes]":
+    settings = {"listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": ""}
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    arguments = [*map(str, (os.getpid(), account.uid, account.gid)), str(programs / "postgres"), "-D", str(data)]
+    with data.with_name("log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", LAUNCHER, *arguments, *options],
+            cwd="/",
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def _is_ready(programs: Path, port: int) -> bool:
+    asked: list[str | Path] = [programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-q"]
+    return accounts.ourselves().run(asked).returncode == 0
