@@ -34,6 +34,28 @@ def faults(monkeypatch: pytest.MonkeyPatch, **variables: str) -> str:
     return str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["DATABASE_URL", "MIGRATION_DATABASE_URL", "ADMIN_DATABASE_URL", "QUEUE_URL"])
+@pytest.mark.parametrize("secret", ["se/cret", "se?cret", "se#cret", "se@cret"])
+def test_a_password_that_is_not_percent_encoded_is_told_and_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, name: str, secret: str
+) -> None:
+    told = faults(monkeypatch, **{f"DAIRA_{name}": f"postgresql://daira_app:{secret}@host:5432/daira"})
+    assert "special characters of a password are percent-encoded" in told
+    assert "cret" not in told
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://daira_app:se%2Fcret%23%40@host:5432/daira?ssl=require",
+        "postgresql://daira_app@/daira?host=/run/postgresql",
+        "postgresql:///daira?host=@abstract",
+    ],
+)
+def test_other_urls_of_databases_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    assert read(monkeypatch, DAIRA_DATABASE_URL=url).database_url.get_secret_value() == url
+
+
 def test_nothing_needs_to_be_set() -> None:
     settings = Settings()
     assert (settings.env, settings.role) == (Environment.DEVELOPMENT, Role.ALL)
