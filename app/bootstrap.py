@@ -242,6 +242,8 @@ def _worker(
     hurry: Callable[[TenantId], object],
     handlers: Sequence[Handler],
 ) -> Worker:
+    # Claims, attempts and the log have it: of two workers on a host, which was it?
+    name = f"{socket.gethostname()}-{uuid4().hex[:8]}"
     execution = Execution(
         database=store.database,
         leases=store.leases,
@@ -250,7 +252,7 @@ def _worker(
         ringing=ringing,
         refill=sweeping.refill,
         metrics=metrics,
-        worker=f"{socket.gethostname()}-{uuid4().hex[:8]}",
+        worker=name,
         lease=settings.lease,
         hurry=hurry,
         spans=spans,
@@ -272,6 +274,7 @@ def _worker(
         if (kinds := frozenset(kind for kind in execution.handlers if LANE_OF_KIND.get(kind) is lane))
     ]
     return Worker(
+        name=name,
         consumers=consumers,
         heart=heart,
         sweeping=sweeping,

@@ -30,6 +30,8 @@ UPKEEP_AFTER = timedelta(minutes=1)
 
 @dataclass(slots=True, kw_only=True)
 class Worker:
+    name: str
+    """Under which its jobs are claimed."""
     consumers: Sequence[Consumer]
     heart: Heart
     sweeping: Sweeping
@@ -53,7 +55,7 @@ class Worker:
             asyncio.create_task(self._keep_purging()),
             asyncio.create_task(self._keep_up()),
         ]
-        log.info("worker_started", lanes=[consumer.lane for consumer in self.consumers])
+        log.info("worker_started", worker=self.name, lanes=[consumer.lane for consumer in self.consumers])
 
     async def stop(self) -> None:
         """No new claims; handlers finish within the grace period or give their jobs back; beats go on until the end."""

@@ -156,6 +156,7 @@ class Bench:
     def worker(self, *, slots: int = 2, grace: timedelta = timedelta(seconds=10)) -> Worker:
         heart = self.heart()
         return Worker(
+            name="worker",
             consumers=[self.consumer(slots=slots, heart=heart)],
             heart=heart,
             sweeping=self.sweeping,

@@ -29,6 +29,8 @@ async def killed(played: Scene, *, again: float) -> None:
     assert done.result == {"attempt": 2, "text": ""}
     assert await played.history(job) == ["expired", "done"]
     expired, _ = await played.rig.attempts(job)
+    (started,) = killed.logged("worker_started")
+    assert expired.worker == started["worker"]
     assert expired.error is not None
     assert expired.error.code == "worker_lost"
     assert len(played.marks(job)) == 2
