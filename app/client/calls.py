@@ -21,8 +21,7 @@ class Calls:
         self.patience = patience
 
     def json(self, method: str, path: str, **options: Any) -> Body:
-        body: Body = self.call(method, path, **options).json()
-        return body
+        return parsed(self.call(method, path, **options))
 
     def call(self, method: str, path: str, *, twice: bool | None = None, **options: Any) -> httpx.Response:
         """`twice`: it may be done twice. Else only what reads may."""
@@ -37,7 +36,7 @@ class Calls:
 
         def begin() -> httpx.Response:
             response = self._http.send(self._http.build_request("GET", path, **options), stream=True)
-            if not response.is_success:
+            if not _is_ours(response):
                 response.read()
             return checked(response)
 
@@ -55,9 +54,24 @@ class Calls:
 
 
 def checked(response: httpx.Response) -> httpx.Response:
-    if response.is_success:
+    if _is_ours(response):
         return response
-    raise ApiFault.of(response)
+    raise ApiFault.of_another(response) if response.is_success else ApiFault.of(response)
+
+
+def parsed(response: httpx.Response) -> Body:
+    try:
+        body = response.json()
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise ApiFault.of_another(response)
+    return body
+
+
+def _is_ours(response: httpx.Response) -> bool:
+    """Every answer of the service's has this header: a page of some other server is not taken for a document."""
+    return response.is_success and "X-Request-ID" in response.headers
 
 
 def part(identity: str) -> str:

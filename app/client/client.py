@@ -13,7 +13,7 @@ from typing import Any, Self
 import httpx
 
 from app.client import events
-from app.client.calls import Body, Calls, checked, part
+from app.client.calls import Body, Calls, checked, parsed, part
 from app.client.downloads import Download
 from app.client.forms import Source, opened
 from app.client.tries import Patience, tried
@@ -98,7 +98,7 @@ class Client:
             def send() -> httpx.Response:
                 return checked(self._http.post("/v1/documents", content=form.body(), headers=headers))
 
-            document: Body = tried(send, patience=self._calls.patience, twice=True).json()
+            document = parsed(tried(send, patience=self._calls.patience, twice=True))
         return self.wait(document) if wait else document
 
     def document(self, document_id: str) -> Body:

@@ -1,5 +1,6 @@
 """What the server refuses, in its own words."""
 
+import math
 import time
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
@@ -34,17 +35,27 @@ class ApiFault(Exception):
     @classmethod
     def of(cls, response: httpx.Response) -> Self:
         """The body must have been read."""
-        told: dict[str, Any] = {
-            "status": response.status_code,
-            "request_id": response.headers.get("X-Request-ID"),
-            "retry_after": _seconds(response.headers.get("Retry-After")),
-        }
         try:
             problem = response.json()
-            return cls(code=problem["code"], detail=problem["detail"], errors=problem.get("errors"), **told)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            detail = f"an answer that is not Daira's: is {response.url} the right address?"
-            return cls(code="unexpected", detail=detail, **told)
+            return cls(
+                code=problem["code"], detail=problem["detail"], errors=problem.get("errors"), **_of_the_head(response)
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return cls.of_another(response)
+
+    @classmethod
+    def of_another(cls, response: httpx.Response) -> Self:
+        """Whoever has answered: it was not the service."""
+        detail = f"an answer that is not Daira's: is {response.url} the right address?"
+        return cls(code="unexpected", detail=detail, **_of_the_head(response))
+
+
+def _of_the_head(response: httpx.Response) -> dict[str, Any]:
+    return {
+        "status": response.status_code,
+        "request_id": response.headers.get("X-Request-ID"),
+        "retry_after": _seconds(response.headers.get("Retry-After")),
+    }
 
 
 def _seconds(retry_after: str | None) -> float | None:
@@ -52,7 +63,8 @@ def _seconds(retry_after: str | None) -> float | None:
     if retry_after is None:
         return None
     try:
-        return float(retry_after)
+        seconds = float(retry_after)
+        return seconds if math.isfinite(seconds) else None
     except ValueError:
         pass
     try:
