@@ -5,6 +5,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+import typer
 from dotenv import dotenv_values
 
 from app.domain.errors import NotFound
@@ -22,19 +24,38 @@ class Address:
 
 
 def find(*, url: str | None, api_key: str | None, data_dir: Path | None) -> Address:
-    """Raises NotFound, saying what to set, where nothing tells."""
+    """Raises NotFound, saying what to set, where nothing tells; BadParameter for what can't be used."""
     told = dotenv_values(ENV_FILE) | os.environ
     url = url or told.get("DAIRA_URL")
     api_key = api_key or told.get("DAIRA_API_KEY")
     if url and api_key:
-        return Address(url.rstrip("/"), api_key)
+        return Address(_usable(url), _sendable(api_key))
     left = _left_by_up(data_dir or Path(told.get("DAIRA_DATA_DIR") or default_data_dir()))
     if left is None:
         raise NotFound("no service found: start one with `daira up`, or set DAIRA_URL and DAIRA_API_KEY")
     if url and url.rstrip("/") != left["url"]:
         # The key of the service here is nothing for one that is elsewhere.
         raise NotFound(f"no key for {url}: set DAIRA_API_KEY")
-    return Address(left["url"], api_key or left["api_key"])
+    return Address(left["url"], _sendable(api_key or left["api_key"]))
+
+
+def _usable(url: str) -> str:
+    try:
+        parsed = httpx.URL(url.strip())
+        usable = parsed.scheme in {"http", "https"} and bool(parsed.host)
+    except (httpx.InvalidURL, UnicodeError):
+        usable = False
+    if not usable:
+        raise typer.BadParameter(f"{url!r} is no address such as http://127.0.0.1:8000", param_hint="DAIRA_URL")
+    return url.strip().rstrip("/")
+
+
+def _sendable(api_key: str) -> str:
+    """As a header. It is not shown: it may be all but right."""
+    api_key = api_key.strip()
+    if not (api_key.isascii() and api_key.isprintable()):
+        raise typer.BadParameter("it has characters that no key has: copy it once more", param_hint="DAIRA_API_KEY")
+    return api_key
 
 
 def _left_by_up(folder: Path) -> dict[str, str] | None:

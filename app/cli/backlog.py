@@ -14,6 +14,7 @@ from rich.text import Text
 
 from app.bootstrap import Runtime
 from app.cli.administration import with_runtime
+from app.cli.tables import console
 from app.domain.errors import Unavailable
 from app.domain.lanes import LANE_OF_KIND
 from app.ports.sweeps import Backlog
@@ -45,7 +46,7 @@ def backlog(
 
 async def _show(opened: Runtime, *, watch: bool) -> None:
     if not watch:
-        Console().print(drawn(await opened.sweeps.backlog()))
+        console().print(drawn(await opened.sweeps.backlog()))
         return
     with Live(Text("Looking…"), console=Console(), auto_refresh=False) as live:
         while True:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from app.cli import addresses
+from app.cli.tables import console
 from app.client.client import Client
 from app.client.tries import AT_ONCE
 
@@ -41,7 +41,7 @@ def jobs_list(
     for job in found:
         error = job["error"]["code"] if job["error"] else ""
         table.add_row(job["id"], job["kind"], job["state"], str(job["attempts"]), _progress(job), error)
-    Console().print(table)
+    console().print(table)
 
 
 @jobs.command("show")

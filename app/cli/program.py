@@ -3,7 +3,9 @@
 0 done · 1 failed · 2 wrong usage · 78 refused to start
 """
 
+import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import httpx
@@ -55,6 +57,7 @@ def add_service_commands() -> None:
 
 
 def run(*, program: str) -> None:
+    _have_streams()
     add_client_commands()
     if not CLIENT_COMMANDS.intersection(sys.argv[1:2]):
         add_service_commands()
@@ -66,8 +69,8 @@ def run(*, program: str) -> None:
         sys.exit(1)
     except ValidationError as error:
         _end("; ".join(_setting_fault(fault["loc"], fault["msg"]) for fault in error.errors()), status=2)
-    except (httpx.InvalidURL, UnicodeEncodeError) as error:
-        _end(f"DAIRA_URL or DAIRA_API_KEY is not what it should be: {error}", status=2)
+    except UnicodeEncodeError as error:
+        _end(_unwritable(error), status=2)
     except httpx.TransportError as error:
         _end(f"the service can't be reached ({error}): is it running? `daira up` starts one here", status=1)
     except (DairaError, ApiFault, OSError) as error:
@@ -77,6 +80,19 @@ def run(*, program: str) -> None:
 def _end(fault: str, *, status: int) -> NoReturn:
     Console(stderr=True).print(f"[bold red]daira:[/] {escape(fault)}", highlight=False, soft_wrap=True)
     sys.exit(status)
+
+
+def _have_streams() -> None:
+    """Who starts the program with `>&-` wants to hear nothing; a file that is opened must not take that place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - as long as the program
+
+
+def _unwritable(error: UnicodeEncodeError) -> str:
+    if error.encoding == "utf-8":
+        return "an argument is not in UTF-8"
+    return f"{error.encoding} has not all characters of what is to be printed: set PYTHONIOENCODING=utf-8"
 
 
 def _setting_fault(location: tuple[int | str, ...], message: str) -> str:

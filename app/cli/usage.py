@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from app.cli import addresses
+from app.cli.tables import console
 from app.client.client import Client
 
 BAR = 24
@@ -31,7 +31,7 @@ def usage(
     if as_json:
         print(json.dumps(told))
         return
-    Console().print(_table(told))
+    console().print(_table(told))
 
 
 def _table(told: Mapping[str, Any]) -> Table:
