@@ -63,8 +63,6 @@ def run(*, program: str) -> None:
         add_service_commands()
     try:
         app(prog_name=program)
-    except KeyboardInterrupt:
-        sys.exit(130)
     except BrokenPipeError:
         sys.exit(1)
     except ValidationError as error:

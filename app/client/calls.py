@@ -36,7 +36,7 @@ class Calls:
 
         def begin() -> httpx.Response:
             response = self._http.send(self._http.build_request("GET", path, **options), stream=True)
-            if not _is_ours(response):
+            if not response.is_success:
                 response.read()
             return checked(response)
 
@@ -46,7 +46,7 @@ class Calls:
         """Every entry of a listing, page by page."""
         chosen = {"limit": MOST} | {name: value for name, value in filters.items() if value is not None}
         while True:
-            page = self.json("GET", path, params=chosen)
+            page = parsed(self.call("GET", path, params=chosen), has=("data", "next_cursor"))
             yield from page["data"]
             if page["next_cursor"] is None:
                 return
@@ -54,24 +54,29 @@ class Calls:
 
 
 def checked(response: httpx.Response) -> httpx.Response:
-    if _is_ours(response):
-        return response
-    raise ApiFault.of_another(response) if response.is_success else ApiFault.of(response)
+    if not response.is_success:
+        raise ApiFault.of(response)
+    if _is_a_web_page(response):
+        response.close()
+        raise ApiFault.of_another(response)
+    return response
 
 
-def parsed(response: httpx.Response) -> Body:
+def parsed(response: httpx.Response, *, has: tuple[str, ...] = ()) -> Body:
+    """Told apart from what some other server has to say."""
     try:
         body = response.json()
     except (ValueError, RecursionError):
         body = None
-    if not isinstance(body, dict):
+    if not isinstance(body, dict) or any(name not in body for name in has):
         raise ApiFault.of_another(response)
     return body
 
 
-def _is_ours(response: httpx.Response) -> bool:
-    """Every answer of the service's has this header: a page of some other server is not taken for a document."""
-    return response.is_success and "X-Request-ID" in response.headers
+def _is_a_web_page(response: httpx.Response) -> bool:
+    """As of a network that wants a login first. What the service has of HTML, it hands out as a file."""
+    is_html = response.headers.get("Content-Type", "").startswith("text/html")
+    return is_html and "Content-Disposition" not in response.headers
 
 
 def part(identity: str) -> str:
