@@ -1,7 +1,6 @@
 """The servers that are measured: processes of their own, each on a free port, on one database."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import httpx
 
 from tests.support.databases import Cloned
 from tests.support.keyholders import new_key
+from tests.support.ports import free_port
 from tests.support.service import ROOT, command, environment
 
 TENANT = "acme"
@@ -46,7 +46,7 @@ def daira(cloned: Cloned, folder: Path, *, core: int | None = None, **settings: 
     key = folder / "key"
     if not key.exists():
         key.write_text(new_key(cloned.app_url, TENANT))
-    port = _free_port()
+    port = free_port()
     with _process(command("serve"), environment(DAIRA_PORT=str(port), **ours), port=port, core=core) as process:
         yield Server(url=f"http://127.0.0.1:{port}", pid=process.pid, key=key.read_text())
 
@@ -54,7 +54,7 @@ def daira(cloned: Cloned, folder: Path, *, core: int | None = None, **settings: 
 @contextmanager
 def bare(cloned: Cloned, folder: Path, *, durable: bool) -> Iterator[Server]:
     """`durable`: it waits for the disk."""
-    port = _free_port()
+    port = free_port()
     words = ["-m", "uvicorn", "benchmarks.web.bare:app", "--port", str(port), "--no-access-log", "--log-level", "error"]
     settings = {
         "PYTHONPATH": str(ROOT),
@@ -94,10 +94,3 @@ def _await_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
         else:
             return
     raise SystemExit("a server did not answer within a minute")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -17,7 +17,7 @@ from tests.support import pgbouncer
 from tests.support.deployments import DEPLOY
 from tests.support.folders import open_folder
 from tests.support.ministack import Ministack
-from tests.support.prometheus import free_ports
+from tests.support.ports import free_port
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.service import ROOT, environment, wait_until
 from tests.support.snippets import snippets
@@ -91,7 +91,7 @@ class Site:
         return [self._serve(f"{sourcing}\n{command}") for command in commands if command.endswith("daira serve")]
 
     def _serve(self, code: str) -> Serving:
-        (port,) = free_ports(1)
+        port = free_port()
         code = re.sub(r"DAIRA_PORT=\d+ daira", f"DAIRA_PORT={port} exec daira", code)
         log = self.folder / f"{port}.log"
         with log.open("wb") as out:

@@ -22,7 +22,8 @@ from app.adapters.postgres.engine import administer
 from tests.support.databases import Cloned
 from tests.support.keyholders import new_key
 from tests.support.papers import Sheet, drawn, pdf
-from tests.support.prometheus import Prometheus, free_ports, hurried, prometheus
+from tests.support.ports import free_port, free_ports
+from tests.support.prometheus import Prometheus, hurried, prometheus
 from tests.support.service import command, environment, upload, wait_until
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -197,7 +198,7 @@ async def test_the_database_is_away(cloned: Cloned, folder: Path) -> None:
 
 
 def test_the_queue_is_away(cloned: Cloned, folder: Path) -> None:
-    (nobody,) = free_ports(1)
+    nobody = free_port()
     with open_site(cloned, folder) as site, watched(site) as watching, site.client() as client:
         site.start("web", DAIRA_QUEUE_URL=f"redis://127.0.0.1:{nobody}/0")
         over(watching, "DairaUnseen")

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +13,7 @@ from tests.support.composed import Composed, composed
 from tests.support.folders import open_folder
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.podman import Podman
+from tests.support.ports import free_port
 from tests.support.service import upload, wait_until
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(3_600)]
@@ -67,12 +67,6 @@ def client_of(deployed: Composed) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {key}"}
     with httpx.Client(base_url=deployed.url, headers=headers, timeout=90, trust_env=False) as client:
         yield client
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def text_of(client: httpx.Client, document: Any) -> str:

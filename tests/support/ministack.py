@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.support.environments import programs_of
+from tests.support.ports import free_port
 
 PACKAGES = Path(__file__).with_suffix(".txt")
 
@@ -30,7 +31,7 @@ class Ministack:
 
     def __init__(self) -> None:
         self._python = str(programs_of(PACKAGES) / "python")
-        self._port = _free_port()
+        self._port = free_port()
         self._folder = tempfile.mkdtemp(prefix="daira-ministack-run-")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -75,12 +76,6 @@ class Ministack:
             cwd=self._folder,
             env={"PATH": os.environ.get("PATH", ""), "TMPDIR": self._folder, **settings},
         )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.support.deployments import DEPLOY
 from tests.support.folders import open_folder
-from tests.support.prometheus import free_ports
+from tests.support.ports import free_port
 from tests.support.service import wait_until
 
 DEPLOYED = DEPLOY / "compose" / "pgbouncer.ini"
@@ -53,7 +53,7 @@ def in_front_of(url: str, *, size: int = 3) -> Iterator[str]:
 @contextmanager
 def deployed(*, postgres: int, users: str) -> Iterator[int]:
     """Its port on loopback: with what compose has for it, but for the addresses and the users."""
-    (port,) = free_ports(1)
+    port = free_port()
     with open_folder() as folder:
         (folder / "users").write_text(users)
         here = {

@@ -4,10 +4,9 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ import httpx
 import yaml
 
 from tests.support.alert_cases import Case
+from tests.support.ports import free_port
 from tests.support.service import ROOT, wait_until
 
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yml"
@@ -104,7 +104,7 @@ class Prometheus:
 @contextmanager
 def prometheus(folder: Path, *, rules: str, targets: list[int]) -> Iterator[Prometheus]:
     """A real one on loopback, which looks at these ports each second."""
-    (port,) = free_ports(1)
+    port = free_port()
     scraped = [{"targets": [f"127.0.0.1:{target}" for target in targets]}]
     configuration = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"},
@@ -130,14 +130,6 @@ def prometheus(folder: Path, *, rules: str, targets: list[int]) -> Iterator[Prom
     finally:
         process.terminate()
         process.wait(timeout=60)
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def _ready(url: str) -> bool:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 import httpx
 
 from tests.support.environments import programs_of
+from tests.support.ports import free_ports
 from tests.support.valkey import DIE_WITH_PARENT
 
 PACKAGES = Path(__file__).with_suffix(".txt")
@@ -31,7 +31,7 @@ class SeaweedFS:
         """Takes this one pair of credentials. With a certificate, which is followed by its key, it speaks TLS."""
         self._weed = programs_of(PACKAGES) / "weed"
         self._folder = Path(tempfile.mkdtemp(prefix="daira-seaweedfs-"))
-        self._ports = dict(zip([*PORTS, *(f"{port}.grpc" for port in PORTS)], _free_ports(2 * len(PORTS)), strict=True))
+        self._ports = dict(zip([*PORTS, *(f"{port}.grpc" for port in PORTS)], free_ports(2 * len(PORTS)), strict=True))
         self._credentials = {"AWS_ACCESS_KEY_ID": key_id, "AWS_SECRET_ACCESS_KEY": secret}
         self._certificate = certificate
         self._process: subprocess.Popen[bytes] | None = None
@@ -107,14 +107,3 @@ class SeaweedFS:
             return answer.status_code == httpx.codes.FORBIDDEN
         except httpx.HTTPError:
             return False
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()

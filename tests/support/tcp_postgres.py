@@ -12,7 +12,7 @@ from app.adapters.embedded import binaries
 from app.adapters.embedded.account import Account, environment
 from app.adapters.embedded.files import make_private
 from tests.support.folders import open_folder
-from tests.support.prometheus import free_ports
+from tests.support.ports import free_port
 from tests.support.service import using, wait_until
 
 # Its end with its parent is asked for last: a change of the account forgets it. SIGINT is a fast shutdown.
@@ -40,7 +40,7 @@ def running_postgres(*, password: str) -> Iterator[int]:
     account = accounts.unprivileged(None) if os.geteuid() == 0 else accounts.ourselves()
     with open_folder() as folder:
         programs = binaries.find(None).for_account(account, shelf=folder)
-        data, (port,) = folder / "data", free_ports(1)
+        data, port = folder / "data", free_port()
         _initialise(programs.bin, data, account=account, password=password)
         process = _spawn(programs.bin, data, account=account, port=port)
         try:

