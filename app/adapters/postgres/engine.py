@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
+from sqlalchemy.util import greenlet_spawn
 
 from app.domain.errors import Unavailable
 
@@ -95,19 +96,21 @@ class Engine:
     async def call(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
         """One statement, one round trip, one commit: the functions of the hot path and the doorbells."""
         with reachable():
-            async with self._engine.connect() as connection:
-                raw = await connection.get_raw_connection()
-                driver = raw.driver_connection
+            # Of the pool alone: what SQLAlchemy knows of statements and transactions takes longer than most of these.
+            lent = await self._engine.raw_connection()
+            try:
+                driver = lent.driver_connection
                 assert driver is not None
-                try:
-                    # Preparing and executing are two messages: only a transaction keeps a pooler from parting them.
-                    async with driver.transaction() if self._pooled else nullcontext():
-                        rows: list[asyncpg.Record] = await driver.fetch(statement, *arguments)
-                except (asyncio.CancelledError, *OUT_OF_REACH):
-                    # SQLAlchemy has not seen this and would keep the connection: cancelled, it may be in a transaction.
-                    await connection.invalidate()
-                    raise
-                return rows
+                # Preparing and executing are two messages: only a transaction keeps a pooler from parting them.
+                async with driver.transaction() if self._pooled else nullcontext():
+                    rows: list[asyncpg.Record] = await driver.fetch(statement, *arguments)
+            except (asyncio.CancelledError, *OUT_OF_REACH):
+                # The pool has not seen this and would keep the connection: cancelled, it may be in a transaction.
+                lent.invalidate()
+                raise
+            finally:
+                await greenlet_spawn(lent.close)
+            return rows
 
     def checked_out(self) -> int:
         pool = self._engine.pool
