@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated
 
@@ -39,15 +40,16 @@ def backlog(
     """
 
     async def show(opened: Runtime) -> None:
-        await _show_json(opened, watch=watch) if as_json else await _show(opened, watch=watch)
+        # In a pipe nothing can be drawn over: one look follows the other.
+        if watch and not as_json and sys.stdout.isatty():
+            await _watch(opened)
+        else:
+            await _print(opened, _show_json if as_json else _show, watch=watch)
 
     with_runtime(show)
 
 
-async def _show(opened: Runtime, *, watch: bool) -> None:
-    if not watch:
-        console().print(drawn(await opened.sweeps.backlog()))
-        return
+async def _watch(opened: Runtime) -> None:
     with Live(Text("Looking…"), console=Console(), auto_refresh=False) as live:
         while True:
             try:
@@ -57,12 +59,20 @@ async def _show(opened: Runtime, *, watch: bool) -> None:
             await asyncio.sleep(EVERY)
 
 
-async def _show_json(opened: Runtime, *, watch: bool) -> None:
+async def _print(opened: Runtime, show: Callable[[Sequence[Backlog]], None], *, watch: bool) -> None:
     while True:
-        print(json.dumps({"kinds": [_told(row) for row in _every_kind(await opened.sweeps.backlog())]}), flush=True)
+        show(await opened.sweeps.backlog())
         if not watch:
             return
         await asyncio.sleep(EVERY)
+
+
+def _show(rows: Sequence[Backlog]) -> None:
+    console().print(drawn(rows))
+
+
+def _show_json(rows: Sequence[Backlog]) -> None:
+    print(json.dumps({"kinds": [_told(row) for row in _every_kind(rows)]}), flush=True)
 
 
 def drawn(rows: Sequence[Backlog]) -> Group:

@@ -1,5 +1,6 @@
 """`daira backlog` shows at one glance whether work is late or stuck, with colours and without."""
 
+import asyncio
 import io
 import json
 from datetime import timedelta
@@ -40,10 +41,38 @@ def test_a_kind_of_another_version_is_shown_too() -> None:
 
 async def test_json_is_one_object_with_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     async with open_runtime(in_memory(), Metrics()) as runtime:
-        await backlog._show_json(runtime, watch=False)
+        await backlog._print(runtime, backlog._show_json, watch=False)
     told = json.loads(capsys.readouterr().out)
     assert {kind["kind"] for kind in told["kinds"]} == set(LANE_OF_KIND)
     assert set(told["kinds"][0]) == {"kind", "due", "scheduled", "running", "stuck", "oldest_due_seconds"}
+
+
+class Left(Exception):
+    """Whoever watched."""
+
+
+class TwoLooks:
+    """All of a runtime that is looked at."""
+
+    def __init__(self) -> None:
+        self.sweeps = self
+        self._left = 2
+
+    async def backlog(self) -> list[Backlog]:
+        if not self._left:
+            raise Left
+        self._left -= 1
+        return []
+
+
+def test_in_a_pipe_whoever_watches_gets_each_look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(backlog, "EVERY", 0)
+    monkeypatch.setattr(backlog, "with_runtime", lambda show: asyncio.run(show(TwoLooks())))
+    with pytest.raises(Left):
+        backlog.backlog(watch=True)
+    assert capsys.readouterr().out.count("nothing is late or stuck") == 2
 
 
 def _row(kind: str, *, oldest_due: timedelta = timedelta(), **counts: int) -> Backlog:
