@@ -5,6 +5,9 @@ from urllib.parse import urlsplit
 
 POSTGRES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
 REDIS = frozenset({"redis", "rediss", "unix"})
+PORT = re.compile(r":([0-9]+)(?=,|$)")
+"""Of each host, for Postgres may have several."""
+LAST_PORT = 65_535
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,70}")
 BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*/?")
 
@@ -12,6 +15,9 @@ BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_-][A-Za-
 def check_scheme(url: str, allowed: frozenset[str]) -> None:
     if url and urlsplit(url).scheme not in allowed:
         raise ValueError(f"a URL that begins with {' or '.join(f'{scheme}://' for scheme in sorted(allowed))}")
+    ports = PORT.findall(urlsplit(url).netloc.rpartition("@")[2])
+    if any(len(port) > len(str(LAST_PORT)) or int(port) > LAST_PORT for port in ports):
+        raise ValueError(f"a URL's port is at most {LAST_PORT}")
 
 
 def check_database(url: str) -> None:

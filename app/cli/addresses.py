@@ -59,8 +59,9 @@ def _sendable(api_key: str) -> str:
 
 
 def _left_by_up(folder: Path) -> dict[str, str] | None:
+    """Nothing, too, where the file is not as `daira up` has left it."""
     try:
-        left: dict[str, str] = json.loads((folder / DEV_FILE).read_text())
-    except (OSError, ValueError):
+        left = json.loads((folder / DEV_FILE).read_text())
+        return {name: str(left[name]) for name in ("url", "api_key")}
+    except (OSError, ValueError, LookupError, TypeError):
         return None
-    return left

@@ -67,6 +67,8 @@ def run(*, program: str) -> None:
         sys.exit(1)
     except ValidationError as error:
         _end("; ".join(_setting_fault(fault["loc"], fault["msg"]) for fault in error.errors()), status=2)
+    except UnicodeDecodeError:
+        _end("something that was read, such as the file .env, is not in UTF-8", status=2)
     except UnicodeEncodeError as error:
         _end(_unwritable(error), status=2)
     except httpx.TransportError as error:

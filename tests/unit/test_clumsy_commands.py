@@ -20,6 +20,7 @@ from app.cli import addresses, tables
 from app.client.client import Client
 from app.client.faults import ApiFault
 from app.client.tries import AT_ONCE
+from app.domain.errors import NotFound
 from tests.support.service import command, environment
 
 HIT = {"filename": "🦊.pdf", "page": 1, "snippet": "fox", "rank": 1.0}
@@ -103,6 +104,23 @@ def test_ctrl_c_while_the_program_is_being_read_ends_in_no_traceback(monkeypatch
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
+
+
+@pytest.mark.parametrize("command_", ["usage", "backlog"])
+def test_settings_in_another_encoding_end_in_no_traceback(url: str, tmp_path: Path, command_: str) -> None:
+    (tmp_path / ".env").write_bytes("DAIRA_BLOB_URL=file:///Bücher".encode("latin-1"))
+    status, _, errors = ran(url, command_, folder=tmp_path)
+    assert (status, errors.count("\n")) == (2, 1)
+    assert ".env, is not in UTF-8" in errors
+
+
+@pytest.mark.parametrize("left", ["[]", "{}", "null", '"x"', '{"url": "http://daira.example"}', "{", "\xff"])
+def test_what_up_has_not_left_so_is_no_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str) -> None:
+    for name in ("DAIRA_URL", "DAIRA_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "dev.json").write_text(left, encoding="latin-1")
+    with pytest.raises(NotFound, match="start one"):
+        addresses.find(url=None, api_key=None, data_dir=tmp_path)
 
 
 @pytest.mark.parametrize("url", ["daira.example", "ftp://daira.example", "http://", "http://[::1", "http://xn--/"])

@@ -90,6 +90,24 @@ def test_a_lane_has_at_least_one_slot(monkeypatch: pytest.MonkeyPatch, slots: st
     assert "1 to 1000 slots" in faults(monkeypatch, DAIRA_LANES=f"ocr={slots}")
 
 
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("DAIRA_DATABASE_URL", "postgresql://me:99999@db:65536/daira"),
+        ("DAIRA_DATABASE_URL", "postgresql://one:5432,two:99999/daira"),
+        ("DAIRA_QUEUE_URL", "redis://[::1]:99999999999999999999"),
+        ("DAIRA_LLM_BASE_URL", "http://127.0.0.1:70000/v1"),
+    ],
+)
+def test_a_port_that_none_can_have_is_a_fault(monkeypatch: pytest.MonkeyPatch, name: str, url: str) -> None:
+    assert "a URL's port is at most 65535" in faults(monkeypatch, **{name: url})
+
+
+def test_a_password_that_looks_like_a_port_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "postgresql://me:99999@one:5432,two:65535/daira"
+    assert read(monkeypatch, DAIRA_DATABASE_URL=url).database_url.get_secret_value() == url
+
+
 @pytest.mark.parametrize("name", ["DAIRA_DATABSE_URL", "DAIRA_", "DAIRA_LEASE", "daira_nonsense", "Daira_Rolle"])
 def test_an_unknown_variable_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     text = faults(monkeypatch, **{name: "x"})
