@@ -127,7 +127,7 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
             headers["Retry-After"] = str(math.ceil(wait.total_seconds()))
         case Unavailable():
             headers["Retry-After"] = str(RETRY_SOON)
-        case Invalid(pointer=pointer) if pointer or status == STATUS[Invalid]:
+        case Invalid(pointer=pointer) if pointer or error.code == Invalid.code:
             errors = [FieldFault(pointer=pointer or json_pointer(()), detail=str(error))]
         case _:
             pass

@@ -74,6 +74,9 @@ async def test_an_error_is_answered_with_its_status_its_code_and_its_text(
     raising(web, error)
     body = problem(await web.client.get("/v1/jobs"))
     assert (body["status"], body["code"], body["detail"]) == (status, code, str(error))
+    # What is not valid is pointed to, if only as the whole.
+    pointers = [fault["pointer"] for fault in body.pop("errors", [])]
+    assert pointers == (["/"] if code == "invalid" else [])
     assert set(body) == {"type", "title", "status", "detail", "code", "request_id"}
     assert body["type"] == "about:blank"
 
