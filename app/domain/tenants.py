@@ -1,7 +1,7 @@
 """A tenant: the wall around documents, jobs and keys."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -39,6 +39,9 @@ class Limits:
         return replace(self, **changes)
 
 
+LIMITS = tuple(field.name for field in fields(Limits))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
     """What holds for a tenant once its own limits and those of the settings are put together."""
@@ -50,7 +53,8 @@ class Allowance:
 
     def with_own(self, limits: Limits) -> "Allowance":
         """These, but where a tenant has its own: its own may be more, too."""
-        return replace(self, **{name: value for name, value in asdict(limits).items() if value is not None})
+        own = {name: value for name in LIMITS if (value := getattr(limits, name)) is not None}
+        return replace(self, **own) if own else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,9 @@ from datetime import timedelta
 from typing import Annotated
 
 from fastapi import Depends, Request, Security
-from fastapi.security import HTTPBearer, SecurityScopes
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security import SecurityScopes
+from fastapi.security.base import SecurityBase
 
 from app.domain.callers import Caller
 from app.domain.errors import Forbidden, TooMany, Unauthorized, Unavailable
@@ -20,21 +22,24 @@ from app.services.rates import Rates
 from app.services.tenants import Tenants
 from app.web.refusals import refuses
 
-BEARER = HTTPBearer(
-    auto_error=False,
-    scheme_name="key",
-    description="An API key, `daira_<tenant>_<secret>`. Each operation names the scope that the key needs; `admin`"
-    " has them all.",
-)
-"""For the OpenAPI document alone: it would answer in its own words, and 403 to who sends nothing."""
+
+class _Admission(SecurityBase):
+    """FastAPI's own scheme would answer in its own words, and 403 to who sends nothing."""
+
+    scheme_name = "key"
+    model = HTTPBearer(
+        description="An API key, `daira_<tenant>_<secret>`. Each operation names the scope that the key needs; `admin`"
+        " has them all."
+    )
+
+    async def __call__(self, request: Request, needed: SecurityScopes) -> Caller:
+        caller = await _authenticated(request)
+        _hold_to_rate(request, caller)
+        _require(caller, needed.scopes)
+        return caller
 
 
-@refuses(Unauthorized, Forbidden, TooMany, Unavailable)
-async def _caller(request: Request, needed: SecurityScopes, _: Annotated[object, Depends(BEARER)]) -> Caller:
-    caller = await _authenticated(request)
-    _hold_to_rate(request, caller)
-    _require(caller, needed.scopes)
-    return caller
+_caller = refuses(Unauthorized, Forbidden, TooMany, Unavailable)(_Admission())
 
 
 async def may_still_read(request: Request) -> bool:

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Depends, Path, Request
+from pydantic import BeforeValidator
 
 from app.domain.errors import NotFound
 from app.domain.ids import DocumentId, JobId, WebhookId
@@ -16,7 +17,6 @@ from app.services.search import Search
 from app.services.uploads import Uploads
 from app.services.usage import Usage
 from app.services.webhooks import Webhooks
-from app.web.refusals import refuses
 
 
 def _of_runtime(name: str) -> Any:
@@ -29,30 +29,16 @@ def _of_runtime(name: str) -> Any:
     return Depends(service)
 
 
-AN_ID = Path(json_schema_extra={"format": "uuid"})
+def _id_of(what: str) -> BeforeValidator:
+    """What is no id can't be one of anything: answered like an unknown one, and only to who may ask."""
 
+    def read(text: str) -> UUID:
+        try:
+            return UUID(text)
+        except ValueError:
+            raise NotFound(f"there is no such {what}") from None
 
-@refuses(NotFound)
-async def _document_id(document_id: Annotated[str, AN_ID]) -> DocumentId:
-    return DocumentId(_uuid(document_id, "document"))
-
-
-@refuses(NotFound)
-async def _job_id(job_id: Annotated[str, AN_ID]) -> JobId:
-    return JobId(_uuid(job_id, "job"))
-
-
-@refuses(NotFound)
-async def _webhook_id(webhook_id: Annotated[str, AN_ID]) -> WebhookId:
-    return WebhookId(_uuid(webhook_id, "webhook"))
-
-
-def _uuid(text: str, what: str) -> UUID:
-    """What is no id can't be one of anything: answered like an unknown one."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound(f"there is no such {what}") from None
+    return BeforeValidator(read)
 
 
 PageNumber = Annotated[int, Path(description="From 1.", json_schema_extra={"minimum": 1})]
@@ -67,6 +53,6 @@ TheSearch = Annotated[Search, _of_runtime("search")]
 TheUploads = Annotated[Uploads, _of_runtime("uploads")]
 TheWebhooks = Annotated[Webhooks, _of_runtime("webhooks")]
 TheUsage = Annotated[Usage, _of_runtime("usage")]
-ADocumentId = Annotated[DocumentId, Depends(_document_id)]
-AJobId = Annotated[JobId, Depends(_job_id)]
-AWebhookId = Annotated[WebhookId, Depends(_webhook_id)]
+ADocumentId = Annotated[DocumentId, _id_of("document")]
+AJobId = Annotated[JobId, _id_of("job")]
+AWebhookId = Annotated[WebhookId, _id_of("webhook")]

@@ -1,4 +1,4 @@
-"""The headers of answers, described once; which answer has which, its status and its operation's parameters tell."""
+"""Headers, described once. Which answer has which, its status and its operation's parameters tell."""
 
 from typing import Any
 
@@ -22,6 +22,12 @@ DESCRIPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "Allow": ("The methods of this address.", TEXT),
 }
 
+LOOKED_AT = {
+    "If-None-Match": "ETags of answers that are there already: 304 for one of them.",
+    "Prefer": "`wait=N`: answer as soon as the jobs have ended, or after N seconds.",
+}
+"""Of requests, where the route reads them itself: each one that is declared as a parameter costs every request time."""
+
 ALWAYS = {"X-Request-ID", "WWW-Authenticate", "Location"}
 """Wherever they are described at all."""
 
@@ -40,6 +46,12 @@ BY_PARAMETER = {
 
 BY_STATUS = {401: {"WWW-Authenticate"}, 429: {"Retry-After"}, 503: {"Retry-After"}, 409: {"Retry-After"}}
 CREATED = {"201", "202"}
+
+
+def looks_at(*names: str) -> dict[str, Any]:
+    """For the `openapi_extra` of a route."""
+    described = [{"name": name, "in": "header", "schema": TEXT, "description": LOOKED_AT[name]} for name in names]
+    return {"parameters": described}
 
 
 def shown(*names: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from typing_extensions import override
 
-from app.domain.errors import Invalid, TooLarge
+from app.domain.errors import Invalid, NotFound, TooLarge
 from app.web import examples, results
 from app.web.errors import STATUS
 from app.web.headers import COMPONENTS, headers_of
@@ -114,8 +114,10 @@ class _Operation:
     def _refusals(self) -> dict[int, list[str]]:
         """Codes by their status."""
         errors = {error for call in _calls(self._route.dependant) for error in refusals(call)}
-        body = self._operation.get("requestBody")
-        if body or any(_can_be_wrong(parameter) for parameter in self._operation.get("parameters", ())):
+        body, parameters = self._operation.get("requestBody"), self._operation.get("parameters", ())
+        if any(parameter["in"] == "path" for parameter in parameters):
+            errors.add(NotFound)
+        if body or any(_can_be_wrong(parameter) for parameter in parameters):
             errors.add(Invalid)
         told = {(STATUS[error], error.code) for error in errors}
         if body:

@@ -3,9 +3,8 @@
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated
 
-from fastapi import Depends, Header, Request
+from fastapi import Request
 
 LONGEST_WAIT = 60
 """Seconds. A longer wish is granted in part."""
@@ -34,6 +33,10 @@ class Preference:
         return {} if self.seconds is None else {"Preference-Applied": f"wait={self.seconds}"}
 
 
+def preference_of(request: Request) -> Preference:
+    return preferred(", ".join(request.headers.getlist("prefer")))
+
+
 def preferred(header: str) -> Preference:
     if len(header) > LONGEST_HEADER:
         return Preference(None)
@@ -42,16 +45,3 @@ def preferred(header: str) -> Preference:
     first = next((each for each in preferences if _NAMED_WAIT.match(each)), "")
     asked = _WAIT.fullmatch(first)
     return Preference(None if asked is None else min(int(asked[1] or asked[2]), LONGEST_WAIT))
-
-
-async def _preference(
-    request: Request,
-    _: Annotated[
-        str | None,
-        Header(alias="Prefer", description="`wait=N`: answer as soon as the jobs have ended, or after N seconds."),
-    ] = None,
-) -> Preference:
-    return preferred(", ".join(request.headers.getlist("prefer")))
-
-
-ThePreference = Annotated[Preference, Depends(_preference)]

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Header, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel
 
 from app.web.downloads import REVALIDATED, matches
-
-IfNoneMatch = Annotated[str | None, Header(description="ETags of answers that are there already: 304 for one of them.")]
 
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "What the client has is the same still."}}
 

@@ -18,13 +18,14 @@ from app.web import cursors
 from app.web.callers import JobWritingCaller, Reader, Writer, WritingCaller
 from app.web.dependencies import ADocumentId, PageNumber, TheDocuments, TheJobs, TheUploads
 from app.web.forms import Form, read_text
+from app.web.headers import looks_at
 from app.web.idempotency import AnOnce, tell_replayed
 from app.web.job_requests import JOB_BODY, parse_request, parse_requests
 from app.web.leaving import unless_gone
 from app.web.listings import TheListing
-from app.web.preferences import ThePreference
+from app.web.preferences import preference_of
 from app.web.refusals import refuses
-from app.web.revalidated import NOT_MODIFIED, IfNoneMatch, revalidated
+from app.web.revalidated import NOT_MODIFIED, revalidated
 from app.web.schemas import (
     DocumentBody,
     DocumentList,
@@ -45,7 +46,7 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"])
     status_code=202,
     response_description="It is stored, and its jobs are queued.",
     responses={200: {"model": DocumentBody, "description": "It was there already: `deduplicated` is true."}},
-    openapi_extra=UPLOAD_FORM,
+    openapi_extra=UPLOAD_FORM | looks_at("Prefer"),
 )
 @refuses(LlmNotConfigured, Unsupported)
 async def upload_document(
@@ -55,7 +56,6 @@ async def upload_document(
     uploads: TheUploads,
     jobs: TheJobs,
     once: AnOnce,
-    preference: ThePreference,
 ) -> DocumentBody:
     """Store a document and queue its jobs. The same bytes again are the same document, answered with 200.
 
@@ -73,6 +73,7 @@ async def upload_document(
         response.status_code = 200
     response.headers["Location"] = f"/v1/documents/{accepted.document.id}"
     tell_replayed(response, replayed=accepted.replayed)
+    preference = preference_of(request)
     response.headers.update(preference.headers)
     listed = Listed(document=accepted.document, jobs=list(accepted.jobs))
     if preference.wait:
@@ -115,13 +116,14 @@ async def list_documents(
     )
 
 
-@router.get("/{document_id}", response_model=DocumentBody, responses=NOT_MODIFIED)
+@router.get(
+    "/{document_id}", response_model=DocumentBody, responses=NOT_MODIFIED, openapi_extra=looks_at("If-None-Match")
+)
 async def get_document(
     tenant_id: Reader,
     document_id: ADocumentId,
     documents: TheDocuments,
     request: Request,
-    if_none_match: IfNoneMatch = None,  # noqa: ARG001 - for the OpenAPI document
 ) -> Response:
     """The document with its jobs, newest first."""
     listed = await documents.get(tenant_id, document_id)
@@ -164,7 +166,7 @@ async def get_page(
     status_code=202,
     response_description="It is queued.",
     responses={200: {"model": JobBody, "description": "An equal job is queued or running already: this one."}},
-    openapi_extra=JOB_BODY,
+    openapi_extra=JOB_BODY | looks_at("Prefer"),
 )
 @refuses(Conflict, LlmNotConfigured)
 async def request_job(
@@ -174,7 +176,6 @@ async def request_job(
     jobs: TheJobs,
     response: Response,
     once: AnOnce,
-    preference: ThePreference,
 ) -> JobBody:
     """Queue a job; an equal one that is queued or claimed already is answered with 200.
 
@@ -191,6 +192,7 @@ async def request_job(
     job = requested.job
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     tell_replayed(response, replayed=requested.replayed)
+    preference = preference_of(request)
     response.headers.update(preference.headers)
     if preference.wait:
         (job,) = await unless_gone(request, jobs.wait_for_all([job], at_most=preference.wait))

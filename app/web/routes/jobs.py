@@ -12,11 +12,12 @@ from app.domain.jobs import JobState
 from app.web import cursors
 from app.web.callers import JobWriter, JobWritingCaller, Reader
 from app.web.dependencies import AJobId, TheJobs
+from app.web.headers import looks_at
 from app.web.leaving import unless_gone
 from app.web.listings import TheListing
-from app.web.preferences import ThePreference
+from app.web.preferences import preference_of
 from app.web.refusals import refuses
-from app.web.revalidated import NOT_MODIFIED, IfNoneMatch, revalidated
+from app.web.revalidated import NOT_MODIFIED, revalidated
 from app.web.schemas import JobBody, JobList, JobWithHistory
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -46,20 +47,24 @@ async def list_jobs(
     return JobList(data=[JobBody.of(job) for job in found], next_cursor=following)
 
 
-@router.get("/{job_id}", response_model=JobWithHistory, responses=NOT_MODIFIED)
+@router.get(
+    "/{job_id}",
+    response_model=JobWithHistory,
+    responses=NOT_MODIFIED,
+    openapi_extra=looks_at("Prefer", "If-None-Match"),
+)
 async def get_job(
     tenant_id: Reader,
     job_id: AJobId,
     jobs: TheJobs,
     request: Request,
-    preference: ThePreference,
     wait: Annotated[float | None, Query(ge=0, le=60, description="Seconds to wait for the job's end.")] = None,
-    if_none_match: IfNoneMatch = None,  # noqa: ARG001 - for the OpenAPI document
 ) -> Response:
     """The job with its attempts; with `wait`, as soon as it has ended, or as it is when the time is over.
 
     A client that leaves while it waits cancels nothing.
     """
+    preference = preference_of(request)
     at_most = preference.wait if wait is None else timedelta(seconds=wait)
     answering = jobs.wait(tenant_id, job_id, at_most=at_most)
     job, attempts = await (unless_gone(request, answering) if at_most else answering)

@@ -20,7 +20,9 @@ from app.web.refusals import refuses
 
 router = APIRouter(prefix="/v1/documents/{document_id}", tags=["outputs"])
 
-IfNoneMatch = Annotated[str | None, Header(description="An ETag: 304 where it is still the document's.")]
+IfNoneMatch = Annotated[
+    str | None, Header(alias="If-None-Match", description="An ETag: 304 where it is still the document's.")
+]
 OF_CONTENT = ("ETag", "Content-Disposition", "Accept-Ranges")
 NAMED = ("Content-Disposition",)
 Width = Annotated[int, Query(ge=16, le=4000, description="Pixels; a page that is very long may be shown smaller.")]
@@ -55,7 +57,9 @@ async def download_document(
     document_id: ADocumentId,
     outputs: TheOutputs,
     range_: Annotated[str | None, Header(alias="Range", description="One range of bytes, `bytes=0-99`.")] = None,
-    if_range: Annotated[str | None, Header(description="An ETag: the range where it matches, else all.")] = None,
+    if_range: Annotated[
+        str | None, Header(alias="If-Range", description="An ETag: the range where it matches, else all.")
+    ] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """The original, byte for byte."""
