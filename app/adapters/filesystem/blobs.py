@@ -41,15 +41,19 @@ class FileBlobs:
         self._root = root
 
     async def put(self, key: str, chunks: AsyncIterator[bytes]) -> None:
-        """A cancelled put leaves nothing, unless all bytes were on the disk and the blob was just being named."""
+        """A cancelled put leaves nothing, unless all bytes were written and the blob was just being named."""
         path = self._path(key)
         # No key begins with a dot, so an unfinished file can't be read; what a crash leaves is known by its name.
         part = path.with_name(f".{path.name}.{uuid4().hex}.part")
+        files = ExitStack()
         try:
-            await _write(part, chunks)
-            await _in_thread(_publish, part, path)
+            file = await _in_thread(_create, files, part)
+            async for chunk in chunks:
+                await _in_thread(file.write, chunk)
+            # In one go: each way to a thread and back takes longer than most files.
+            await _in_thread(_complete, file, part, path)
         except BaseException:
-            await _in_thread(_discard, part)
+            await _in_thread(_discard, files, part)
             raise
 
     def get(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
@@ -82,17 +86,6 @@ class FileBlobs:
     def _path(self, key: str) -> Path:
         tenant, name = parse_blob_key(key)
         return self._root / tenant / name
-
-
-async def _write(path: Path, chunks: AsyncIterator[bytes]) -> None:
-    files = ExitStack()
-    try:
-        file = await _in_thread(_create, files, path)
-        async for chunk in chunks:
-            await _in_thread(file.write, chunk)
-        await _in_thread(_sync, file)
-    finally:
-        await _in_thread(files.close)
 
 
 async def _read(path: Path, *, start: int, end: int | None) -> AsyncIterator[bytes]:
@@ -180,13 +173,17 @@ def _sync(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-def _publish(part: Path, path: Path) -> None:
+def _complete(file: BinaryIO, part: Path, path: Path) -> None:
+    with file:
+        _sync(file)
     part.replace(path)
     _sync_folder(path.parent)
 
 
-def _discard(part: Path) -> None:
+def _discard(files: ExitStack, part: Path) -> None:
     # There may be no folder either: no disk, no rights. The error that led here says so.
+    with suppress(OSError):
+        files.close()
     with suppress(OSError):
         part.unlink()
 
@@ -212,15 +209,15 @@ def _remove_folder(folder: Path) -> None:
 
 
 def _probe(root: Path) -> None:
-    probe = root / f".probe-{uuid4().hex}"
+    probe, files = root / f".probe-{uuid4().hex}", ExitStack()
     try:
-        with ExitStack() as files:
-            file = _create(files, probe)
-            file.write(b"probe")
-            _sync(file)
+        file = _create(files, probe)
+        file.write(b"probe")
+        _sync(file)
+        files.close()
         probe.unlink()
     finally:
-        _discard(probe)
+        _discard(files, probe)
 
 
 def _make_folder(folder: Path) -> None:
