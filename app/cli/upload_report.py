@@ -62,6 +62,8 @@ class Report:
             self.say(f"left out: {len(others) - MOST_LEFT_OUT:,} more")
         if self._hidden:
             self.say(f"left out: {self._hidden:,} hidden")
+        if not self._files and not self.has_faults:
+            self.say("nothing to send: no file was found")
 
     def add(self, outcome: Outcome) -> None:
         outcome = replace(outcome, fault=outcome.fault or _fault(outcome))

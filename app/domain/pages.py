@@ -74,7 +74,7 @@ def confidence_of(words: Sequence[Word]) -> float | None:
 
 
 def chosen(pages: str | None, *, page_count: int) -> list[int]:
-    """The numbers that `1-3,7` names, in order; None names all.
+    """The numbers that `1-3,7` names, in order; `3-1` is `1-3`, and None names all.
 
     Raises DocumentFault (empty) where the file has none of them.
     """
@@ -82,8 +82,8 @@ def chosen(pages: str | None, *, page_count: int) -> list[int]:
         return list(range(1, page_count + 1))
     numbers: set[int] = set()
     for part in pages.split(","):
-        first, _, last = part.partition("-")
-        numbers.update(range(max(int(first), 1), min(int(last or first), page_count) + 1))
+        ends = [int(end) for end in part.split("-")]
+        numbers.update(range(max(min(ends), 1), min(max(ends), page_count) + 1))
     if not numbers:
         raise DocumentFault("empty", f"The document has {page_count} pages, and none of those asked for ({pages}).")
     return sorted(numbers)

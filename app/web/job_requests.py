@@ -27,7 +27,7 @@ from app.web.strict_json import parse_json, whole
 LANGUAGES = r"^[a-z]{3}(_[a-z]+)?(\+[a-z]{3}(_[a-z]+)?)*$"
 """One or more installed models, as ISO 639-2 codes, with a script where there are several."""
 
-PAGES = r"^[0-9]{1,7}(-[0-9]{1,7})?(,[0-9]{1,7}(-[0-9]{1,7})?)*$"
+PAGES = r"^[1-9][0-9]{0,6}(-[1-9][0-9]{0,6})?(,[1-9][0-9]{0,6}(-[1-9][0-9]{0,6})?)*$"
 """Numbers and ranges of pages, from 1."""
 
 LANGUAGE_NAME = r"^[A-Za-z]{2,20}([- ][A-Za-z]{2,20}){0,2}$"

@@ -67,6 +67,12 @@ def test_a_folder_is_sent_with_all_below_it_but_what_is_hidden_empty_or_no_file(
     assert "3 sent, 0 were there already, 0 failed" in done.stderr
 
 
+def test_a_folder_without_files_is_no_fault_and_says_that_nothing_was_sent(service: Service, tmp_path: Path) -> None:
+    done = upload(service, ".", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "nothing to send: no file was found" in done.stderr
+
+
 @pytest.mark.parametrize("pattern", ["scans/**/*.txt", "{}/scans/**/[ab]*.txt"])
 def test_a_quoted_pattern_is_what_a_shell_would_make_of_it(service: Service, scans: Path, pattern: str) -> None:
     done = upload(service, pattern.format(scans.parent), cwd=scans.parent)

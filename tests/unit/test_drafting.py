@@ -129,6 +129,7 @@ async def test_what_earlier_attempts_have_read_counts_for_the_document(rig: Rig)
         ("2", [2]),
         ("4-9,1", [1, 4, 5]),
         ("2-3,3,2", [2, 3]),
+        ("3-2", [2, 3]),
         ("0-1", [1]),
         ("1-9999999", [1, 2, 3, 4, 5]),
     ],
@@ -137,7 +138,7 @@ def test_pages_are_chosen_by_numbers_and_ranges(asked: str | None, numbers: list
     assert chosen(asked, page_count=5) == numbers
 
 
-@pytest.mark.parametrize("asked", ["6", "7-9", "0", "3-2"])
+@pytest.mark.parametrize("asked", ["6", "7-9", "9-7", "0"])
 def test_to_choose_none_is_a_fault(asked: str) -> None:
     with pytest.raises(DocumentFault, match="has 5 pages") as fault:
         chosen(asked, page_count=5)
