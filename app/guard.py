@@ -10,7 +10,7 @@ from app.adapters.llm.client import LOOPBACK
 from app.adapters.postgres import checks as database_checks
 from app.adapters.postgres import policies, rights, structure
 from app.adapters.postgres.database import PostgresDatabase
-from app.adapters.postgres.engine import Engine, once
+from app.adapters.postgres.engine import THROUGH_A_POOLER, Engine, is_shared, once
 from app.domain.errors import DairaError
 from app.domain.ids import TenantId
 from app.settings import Environment, Settings
@@ -40,8 +40,14 @@ def checks(settings: Settings) -> dict[str, Check]:
     def on_database(check: Callable[[Engine], Awaitable[list[str]]]) -> Check:
         return lambda: once(settings.database_url.get_secret_value(), check, name="guard", pooled=settings.pooled)
 
-    database = {} if settings.embedded or settings.memory_store else CHECKS | {NO_DEVELOPMENT_KEY: _no_development_key}
-    return {"settings": of_settings} | {name: on_database(check) for name, check in database.items()}
+    async def of_poolers() -> list[str]:
+        return await _poolers(settings)
+
+    if settings.embedded or settings.memory_store:
+        return {"settings": of_settings}
+    database = CHECKS | {NO_DEVELOPMENT_KEY: _no_development_key}
+    made = {name: on_database(check) for name, check in database.items()}
+    return {"settings": of_settings, "poolers": of_poolers} | made
 
 
 async def faults(settings: Settings) -> list[str]:
@@ -95,6 +101,14 @@ def settings_faults(settings: Settings) -> list[str]:
 def _shows_llm_key(settings: Settings) -> bool:
     url = urlsplit(settings.llm_base_url)
     return bool(settings.llm_api_key.get_secret_value()) and url.scheme == "http" and url.hostname not in LOOPBACK
+
+
+async def _poolers(settings: Settings) -> list[str]:
+    if not settings.pooled:
+        return [THROUGH_A_POOLER] if await is_shared(settings.database_url.get_secret_value()) else []
+    if not settings.queue_url.get_secret_value() and await is_shared(settings.listen_url.get_secret_value()):
+        return ["DAIRA_LISTEN_URL leads through a pooler in transaction mode: no bell would be heard"]
+    return []
 
 
 async def _no_development_key(engine: Engine) -> list[str]:

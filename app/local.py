@@ -11,18 +11,23 @@ from app.adapters.postgres.checks import schema_is_at_head
 from app.adapters.postgres.engine import once
 from app.adapters.postgres.migrations import migrate
 from app.adapters.postgres.roles import APP, OWNER, make_roles
-from app.domain.errors import Conflict, Unavailable
-from app.settings import Settings
+from app.domain.errors import Conflict, Invalid, Unavailable
+from app.settings import Environment, Settings
 
 DATABASE = "daira"
 
 
 @asynccontextmanager
 async def with_database(settings: Settings) -> AsyncIterator[Settings]:
-    """The settings, with the embedded server's URL where they name no database. It stops after its last user."""
+    """The settings, with the embedded server's URL where they name no database. It stops after its last user.
+
+    Raises Invalid in production, where a shell without its settings would be answered from an empty database.
+    """
     if not settings.embedded:
         yield settings
         return
+    if settings.env is Environment.PRODUCTION:
+        raise Invalid("DAIRA_DATABASE_URL is empty, and production has no embedded Postgres: name a server")
     server = EmbeddedPostgres(settings.data_dir / "postgres", pg_bin=settings.pg_bin, pg_user=settings.pg_user)
     try:
         await asyncio.to_thread(server.start)

@@ -32,7 +32,10 @@ def find(*, url: str | None, api_key: str | None, data_dir: Path | None) -> Addr
         return Address(_usable(url), _sendable(api_key))
     left = _left_by_up(data_dir or Path(told.get("DAIRA_DATA_DIR") or default_data_dir()))
     if left is None:
-        raise NotFound("no service found: start one with `daira up`, or set DAIRA_URL and DAIRA_API_KEY")
+        raise NotFound(
+            "no service found: start one with `daira up` (if it has a --data-dir, give that here too),"
+            " or set DAIRA_URL and DAIRA_API_KEY"
+        )
     if url and url.rstrip("/") != left["url"]:
         # The key of the service here is nothing for one that is elsewhere.
         raise NotFound(f"no key for {url}: set DAIRA_API_KEY")

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import typer
+from rich.console import Console
 
 from app import local
 from app.adapters.postgres import migrations, roles
@@ -19,8 +20,17 @@ db = typer.Typer(help="The database, once.", no_args_is_help=True)
 @asynccontextmanager
 async def runtime() -> AsyncIterator[Runtime]:
     """The services that commands share with the API, without a worker."""
-    async with local.with_database(Settings().without_worker()) as located, open_runtime(located, Metrics()) as opened:
+    settings = Settings().without_worker()
+    tell_where(settings)
+    async with local.with_database(settings) as located, open_runtime(located, Metrics()) as opened:
         yield opened
+
+
+def tell_where(settings: Settings) -> None:
+    """Whoever has left out DAIRA_DATABASE_URL is answered too, but by another database than was meant."""
+    if settings.embedded:
+        where = f"DAIRA_DATABASE_URL is empty: this is the database of `daira up` in {settings.data_dir}"
+        Console(stderr=True).print(where, style="dim", highlight=False, soft_wrap=True)
 
 
 def with_runtime(act: Callable[[Runtime], Awaitable[None]]) -> None:
@@ -56,6 +66,7 @@ def migrate() -> None:
 
 
 async def _migrate(settings: Settings) -> None:
+    tell_where(settings)
     async with local.with_database(settings) as located:
         owner = located.migration_database_url.get_secret_value()
         if not owner:

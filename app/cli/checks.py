@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from urllib.parse import urlsplit
 
 from rich.console import Console
 
@@ -37,18 +38,33 @@ async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bo
     """Name, faults, and whether they are tolerated here."""
     development = settings.env is Environment.DEVELOPMENT
     yield "settings", guard.settings_faults(settings), development
+    if settings.embedded and not development:
+        return
     async with local.with_database(settings) as located:
-        if not located.memory_store and (away := await guard.answer("database", _reach(located))):
-            # Every other check would only say the same.
-            yield "database answers", away, False
-            return
-        for name, check in guard.checks(located).items():
-            if name != "settings":
-                tolerated = development and name == guard.NO_DEVELOPMENT_KEY
-                yield name, await guard.answer(name, check), tolerated
+        away = [] if located.memory_store else await guard.answer("database", _reach(located))
+        # Without a database every check of it would only say the same.
+        checks = {} if away else guard.checks(located)
+        checks.pop("settings", None)
+        for name, check in checks.items():
+            yield name, await guard.answer(name, check), development and name == guard.NO_DEVELOPMENT_KEY
         async with open_runtime(located.without_worker(), Metrics()) as runtime:
             for name, ping in runtime.pings.items():
-                yield f"{name} answers", await guard.answer(name, _as_check(ping)), False
+                faults = await guard.answer(name, _as_check(ping))
+                yield f"{name} answers", [_with_address(fault, located, of=name) for fault in faults], False
+
+
+def _with_address(fault: str, settings: Settings, *, of: str) -> str:
+    """Which database was asked: not by whom, and not with which password."""
+    if of != "database":
+        return fault
+    address = urlsplit(settings.database_url.get_secret_value())
+    return f"{fault}; DAIRA_DATABASE_URL leads to {address.hostname or 'a socket'}:{address.port or 5432}{address.path}"
+
+
+def _address(settings: Settings) -> str:
+    """Which server was asked: not the login, and not its password."""
+    address = urlsplit(settings.database_url.get_secret_value())
+    return f"DAIRA_DATABASE_URL leads to {address.hostname or 'a socket'}:{address.port or 5432}{address.path}"
 
 
 def _reach(settings: Settings) -> guard.Check:

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from app.cli import addresses
-from app.cli.tables import console
+from app.cli import addresses, tables
 from app.client.client import Client
 from app.client.tries import AT_ONCE
 
@@ -41,7 +40,7 @@ def jobs_list(
     for job in found:
         error = job["error"]["code"] if job["error"] else ""
         table.add_row(job["id"], job["kind"], job["state"], str(job["attempts"]), _progress(job), error)
-    console().print(table)
+    tables.show(table)
 
 
 @jobs.command("show")

@@ -8,9 +8,9 @@ import typer
 from rich.table import Column, Table
 
 from app.bootstrap import Runtime
+from app.cli import tables
 from app.cli.administration import with_runtime
 from app.cli.durations import duration
-from app.cli.tables import console
 from app.cli.tenants import TenantName
 from app.domain import ids
 from app.domain.errors import Invalid
@@ -53,7 +53,7 @@ def key_list(tenant_name: TenantName) -> None:
         table = Table(Column("id", no_wrap=True), "name", "scopes", "created", "last used", "expires", "revoked")
         for each in await opened.tenants.keys(ids.tenant_id(tenant_name)):
             table.add_row(str(each.id), each.name, " ".join(sorted(each.scopes)), *map(_shown, _times(each)))
-        console().print(table)
+        tables.show(table)
 
     with_runtime(show)
 

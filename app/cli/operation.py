@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from app.bootstrap import Runtime
+from app.cli import tables
 from app.cli.administration import with_runtime
-from app.cli.tables import console
 from app.domain.ids import TenantId
 from app.services.purging import Purged
 
@@ -74,7 +74,7 @@ def purge(
 
 def _show(table: Table, *, seen: int, dry_run: bool) -> None:
     if table.row_count:
-        console().print(table)
+        tables.show(table)
     print(f"{seen} tenant(s), {'nothing was removed: a dry run' if dry_run else 'purged'}")
     if any(cell != "0" for cell in table.columns[-1].cells):
         print(

@@ -36,6 +36,8 @@ class Order:
     language: str | None
     metadata: Mapping[str, str]
     wait: bool
+    again: bool = False
+    """Bytes are sent without asking whether they are there: after a restore they may be no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +107,7 @@ class _Crew:
         self._say = sending.say
         self._stop = sending.stop
         self._valve = valve
-        self._may_ask = True
+        self._may_ask = not sending.order.again
         self._todo = deque(files)
         self._unread: SimpleQueue[Outcome] = SimpleQueue()
         self._taken: deque[File] = deque()

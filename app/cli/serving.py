@@ -36,6 +36,7 @@ log = structlog.get_logger()
 
 HTTP_GRACE = 5
 """Seconds that open requests get when the server stops; a long poll is answered at once."""
+ANOTHER_PORT = "set DAIRA_PORT to another port, or give `daira up` a --port"
 
 
 def up(
@@ -214,7 +215,7 @@ def _listening(host: str, port: int | None) -> Iterator[socket.socket]:
             listener.bind((host, 8000 if port is None else port))
         except OSError as error:
             if port is not None:
-                raise Unavailable(f"can't listen on {host}:{port}: {error.strerror}; choose another port") from error
+                raise Unavailable(f"can't listen on {host}:{port}: {error.strerror}; {ANOTHER_PORT}") from error
             listener.bind((host, 0))
         yield listener
 

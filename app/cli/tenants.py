@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 
 from app.bootstrap import Runtime
+from app.cli import tables
 from app.cli.administration import with_runtime
-from app.cli.tables import console
 from app.domain import ids
 from app.domain.errors import Invalid
 from app.domain.tenants import TenantState
@@ -34,7 +34,7 @@ def tenant_list() -> None:
         table = Table("tenant", "state", "created")
         for each in await opened.tenants.all():
             table.add_row(each.id, each.state, f"{each.created_at:%Y-%m-%d %H:%M}")
-        console().print(table)
+        tables.show(table)
 
     with_runtime(show)
 
@@ -76,7 +76,7 @@ def tenant_limits(
         table = Table("limit", "its own", "in force")
         for limit, value in effective.items():
             table.add_row(limit, *(NONE if number is None else f"{number:,}" for number in (own[limit], value)))
-        console().print(table)
+        tables.show(table)
 
     with_runtime(change_and_show)
 

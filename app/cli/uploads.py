@@ -44,6 +44,9 @@ def upload(
     metadata: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Kept with each document; may be repeated.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Send what is there already too: lost bytes are put back in their place.")
+    ] = False,
     parallel: Annotated[int, typer.Option(min=1, max=64, help="Files that are sent at once.")] = 4,
     name: Annotated[str | None, typer.Option(help="The name of what comes by standard input.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a document.")] = False,
@@ -59,7 +62,7 @@ def upload(
     - `daira upload --json scans 'mail/**/*.eml' | jq .id`
     - `curl -s https://example.com/a.pdf | daira upload - --name a.pdf`
     """
-    order = Order(kinds=job, language=language, metadata=_pairs(metadata or []), wait=wait)
+    order = Order(kinds=job, language=language, metadata=_pairs(metadata or []), wait=wait, again=again)
     address = addresses.find(url=url, api_key=None, data_dir=data_dir)
     with Client(address.url, address.api_key, patience=Patience(seconds=0)) as client:
         # A wrong address or key is one fault, and not one for each file.

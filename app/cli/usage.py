@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from app.cli import addresses
-from app.cli.tables import console
+from app.cli import addresses, tables
 from app.client.client import Client
 
 BAR = 24
@@ -31,7 +30,7 @@ def usage(
     if as_json:
         print(json.dumps(told))
         return
-    console().print(_table(told))
+    tables.show(_table(told))
 
 
 def _table(told: Mapping[str, Any]) -> Table:

@@ -47,6 +47,8 @@ class ApiFault(Exception):
     def of_another(cls, response: httpx.Response) -> Self:
         """Whoever has answered: it was not the service."""
         detail = f"an answer that is not Daira's: is {response.url} the right address?"
+        if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
+            detail = "a proxy in front of Daira takes no file of this size: it has a limit of its own"
         return cls(code="unexpected", detail=detail, **_of_the_head(response))
 
 

@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.adapters.postgres.doorbell import PostgresDoorbell
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import THROUGH_A_POOLER, Engine
+from app.domain.errors import Unavailable
+from app.guard import checks
 from app.ports.doorbell import Doorbell
+from app.settings import Settings
 from tests.conformance.caps_suite import CapsSuite
 from tests.conformance.database_suite import DatabaseSuite
 from tests.conformance.doorbell_suite import DoorbellSuite
@@ -44,6 +47,25 @@ async def doorbell(cloned: Cloned, engine: Engine) -> AsyncIterator[Doorbell]:
     doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=cloned.app_url, dropped=lambda _: None)
     yield doorbell
     await doorbell.close()
+
+
+async def test_a_pooler_that_nobody_told_of_is_refused(cloned: Cloned) -> None:
+    with in_front_of(cloned.app_url) as url:
+        untold = Settings(_env_file=None, database_url=url, blob_url="file:///b")
+        (fault,) = await checks(untold)["poolers"]()
+        assert fault == THROUGH_A_POOLER
+        told = Settings(_env_file=None, database_url=url, blob_url="file:///b", listen_url=cloned.app_url)
+        assert await checks(told)["poolers"]() == []
+        deaf = Settings(_env_file=None, database_url=url, blob_url="file:///b", listen_url=url)
+        (fault,) = await checks(deaf)["poolers"]()
+        assert "no bell would be heard" in fault
+
+
+async def test_a_statement_that_is_gone_with_its_session_says_what_to_set(cloned: Cloned) -> None:
+    engine = Engine(cloned.app_url, pool_size=1, name="untold")
+    with pytest.raises(Unavailable, match="set DAIRA_LISTEN_URL"):
+        await engine.call("execute prepared_in_another_session")
+    await engine.close()
 
 
 class TestDatabaseThroughPgBouncer(DatabaseSuite):

@@ -1,5 +1,6 @@
 """Production refuses to start on anything that could lose work or leak a tenant, and names all of it at once."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,53 @@ def test_the_doctor_ends_with_1_on_a_fault(cloned: Cloned, tmp_path: Path) -> No
     sick = run("doctor", cwd=tmp_path, DAIRA_DATABASE_URL=cloned.owner_url, DAIRA_DATA_DIR=str(tmp_path))
     assert sick.returncode == 1
     assert "FAULT" in sick.stdout
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["tenant", "list"], ["migrate"], ["selftest"], ["backlog"], ["sweep"]])
+def test_no_command_of_production_makes_itself_a_database(command: list[str], tmp_path: Path) -> None:
+    """In a shell without the settings it would have answered from an empty one."""
+    lost = run(*command, cwd=tmp_path, DAIRA_DATA_DIR=str(tmp_path / "data"), **PRODUCTION)
+    assert lost.returncode == 1
+    assert "DAIRA_DATABASE_URL is empty" in lost.stdout + lost.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_where_the_database_is_away_the_doctor_says_which_and_looks_at_all_else(tmp_path: Path) -> None:
+    sick = run(
+        "doctor",
+        cwd=tmp_path,
+        DAIRA_DATABASE_URL="postgresql://daira_app:s3cret@127.0.0.1:1/daira",
+        DAIRA_QUEUE_URL="redis://127.0.0.1:2/0",
+        DAIRA_BLOB_URL=tmp_path.as_uri(),
+        **PRODUCTION,
+    )
+    assert sick.returncode == 1
+    assert "DAIRA_DATABASE_URL leads to 127.0.0.1:1/daira" in sick.stdout
+    assert "s3cret" not in sick.stdout
+    assert "FAULT queue answers" in sick.stdout
+    assert "blobs answers\n" in sick.stdout
+
+
+def test_an_administrator_who_may_not_make_roles_is_told_so(cloned: Cloned, tmp_path: Path) -> None:
+    refused = run(
+        "db",
+        "init",
+        cwd=tmp_path,
+        DAIRA_ADMIN_DATABASE_URL=cloned.app_url,
+        DAIRA_MIGRATION_DATABASE_URL=cloned.owner_url,
+        DAIRA_DATABASE_URL=cloned.app_url.replace("daira_app@", "daira_app:s3cret@"),
+    )
+    assert refused.returncode == 1
+    assert "needs CREATEROLE and CREATEDB" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_port_that_is_taken_is_told_with_the_setting_for_another(cloned: Cloned, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = run("serve", cwd=tmp_path, DAIRA_DATABASE_URL=cloned.app_url, DAIRA_PORT=str(port))
+    assert refused.returncode == 1
+    assert "set DAIRA_PORT" in refused.stderr
 
 
 def test_an_unknown_setting_is_wrong_usage(tmp_path: Path) -> None:

@@ -176,6 +176,18 @@ def test_a_second_run_sends_no_byte_again(service: Service, line: BadLine, scans
     assert "0 sent, 3 were there already, 0 failed: 0 bytes" in again.stderr
 
 
+def test_lost_bytes_are_put_back_by_sending_them_again(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"{tmp_path} lost")
+    document = json.loads(upload(service, "--wait", "--json", "a.txt", cwd=tmp_path).stdout)
+    (lost,) = service.data_dir.glob(f"blobs/*/{document['id']}")
+    lost.unlink()
+    assert upload(service, "a.txt", cwd=tmp_path).returncode == 0
+    assert not lost.exists()
+    again = upload(service, "--again", "--json", "a.txt", cwd=tmp_path)
+    assert json.loads(again.stdout)["id"] == document["id"]
+    assert lost.read_text() == f"{tmp_path} lost"
+
+
 def test_a_job_that_is_asked_for_later_is_run_on_what_is_there_already(service: Service, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"{tmp_path} later")
     assert upload(service, "--wait", "a.txt", cwd=tmp_path).returncode == 0

@@ -5,11 +5,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from typing_extensions import override
 
 from app.adapters.memory.doorbell import MemoryDoorbell
 from app.cli import addresses
+from app.client.faults import ApiFault
 from app.domain.errors import NotFound
 from app.domain.ids import uuid7
 from app.domain.jobs import JobState
@@ -94,3 +96,19 @@ def test_the_key_of_the_local_service_is_sent_nowhere_else(tmp_path: Path, monke
     assert addresses.find(url="http://127.0.0.1:8000/", api_key=None, data_dir=tmp_path).api_key == "daira_dev_x"
     with pytest.raises(NotFound, match="DAIRA_API_KEY"):
         addresses.find(url="http://elsewhere", api_key=None, data_dir=tmp_path)
+
+
+def test_whoever_has_named_a_data_dir_for_up_is_told_to_name_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DAIRA_URL", "DAIRA_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(NotFound, match="--data-dir"):
+        addresses.find(url=None, api_key=None, data_dir=tmp_path)
+
+
+def test_a_proxys_own_limit_of_a_requests_size_is_told_as_that() -> None:
+    request = httpx.Request("POST", "http://proxy.test/v1/documents")
+    answer = httpx.Response(413, request=request, html="<h1>413 Request Entity Too Large</h1>")
+    assert "a proxy in front" in str(ApiFault.of(answer))
+    assert "the right address?" in str(ApiFault.of(httpx.Response(200, request=request, html="<h1>Welcome</h1>")))

@@ -102,11 +102,12 @@ async def test_the_faults_of_the_database_are_named_together_with_those_of_the_s
 
     monkeypatch.setattr(guard, "CHECKS", {"wall": faulty, "schema": impossible})
     monkeypatch.setattr(guard, "_no_development_key", faulty)
+    monkeypatch.setattr(guard, "_poolers", faulty)
     found = await guard.faults(settings(debug=True))
-    assert len(found) == 4
+    assert len(found) == 5
     assert found[0].startswith("DAIRA_DEBUG")
     assert found[1] == "the wall has a hole"
-    assert found[2] == "schema: could not be checked (LookupError: no such table)"
+    assert found[3] == "schema: could not be checked (LookupError: no such table)"
 
 
 async def test_a_check_that_can_not_be_made_is_a_fault_on_one_line() -> None:

