@@ -19,6 +19,8 @@ PREFIX = "DAIRA_"
 MOST_SLOTS = 1_000
 OF_THE_CLIENT = frozenset({"DAIRA_URL", "DAIRA_API_KEY"})
 """Read by the commands that use the API, for whoever calls a service that runs elsewhere."""
+OF_THE_LAUNCHER = frozenset({"DAIRA_VENV"})
+"""Read by `./daira`; a shell in which it is exported starts installed programs too."""
 
 
 TRACED_BY = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
@@ -214,7 +216,7 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, values: object) -> object:
-        known = {PREFIX + name.upper() for name in cls.model_fields} | OF_THE_CLIENT
+        known = {PREFIX + name.upper() for name in cls.model_fields} | OF_THE_CLIENT | OF_THE_LAUNCHER
         given = {name.upper() for name in (*os.environ, *dotenv_values(".env")) if name.upper().startswith(PREFIX)}
         unknown = sorted(given - known)
         if unknown:

@@ -119,6 +119,12 @@ def test_the_clients_own_variables_are_known(monkeypatch: pytest.MonkeyPatch) ->
     assert read(monkeypatch, DAIRA_URL="http://daira.test", DAIRA_API_KEY="daira_acme_x").embedded
 
 
+def test_a_shell_that_names_the_launchers_environment_may_start_what_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert read(monkeypatch, DAIRA_VENV="/opt/elsewhere").embedded
+
+
 def test_names_are_known_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(monkeypatch, daira_port="1234").port == 1234
 
