@@ -25,6 +25,10 @@ from tests.support.deployments import (
     settings_of,
     unit,
 )
+from tests.support.snippets import PAGES
+
+NAMED = re.compile(r"\bdeploy/(?!daira-)[\w./@*-]+")
+"""Files of the repository: `deploy/daira-web` is what kubectl calls a deployment."""
 
 KNOWN = {PREFIX + name.upper() for name in Settings.model_fields}
 GRACE = Settings.model_fields["grace_seconds"].default
@@ -138,3 +142,17 @@ def test_the_units_of_systemd_differ_in_role_and_port_alone() -> None:
     assert "DAIRA_ROLE=worker" in worker.pop("Environment")
     assert web == worker
     assert web["RestartPreventExitStatus"] == "78"
+
+
+def test_the_command_of_the_operator_has_the_settings_and_the_program_of_the_units() -> None:
+    script = (DEPLOY / "systemd" / "daira").read_text()
+    for path in UNITS:
+        assert f"\n. {unit(path)['EnvironmentFile']}\n" in script
+        program = unit(path)["ExecStart"].removesuffix(" serve")
+        assert f' -- {program} "$@"\n' in script
+
+
+def test_what_the_pages_say_to_install_is_there() -> None:
+    named = {path.rstrip(".") for page in PAGES for path in NAMED.findall((ROOT / page).read_text())}
+    assert {"deploy/nginx/daira.conf", "deploy/systemd/daira", "deploy/systemd/*.service"} <= named
+    assert sorted(path for path in named if not list(ROOT.glob(path))) == []
