@@ -10,7 +10,7 @@ from app import guard, local
 from app.bootstrap import open_runtime
 from app.settings import Role, Settings
 from app.telemetry import Metrics
-from app.web import errors
+from app.web import errors, tryout
 from app.web.headers import COMPONENTS
 from app.web.openapi import Described, operation_id
 from app.web.openapi_texts import TAGS
@@ -48,7 +48,7 @@ def create_app(settings: Settings) -> FastAPI:
         generate_unique_id_function=operation_id,
         lifespan=lifespan,
         openapi_url="/openapi.json" if serves else None,
-        docs_url="/docs" if serves else None,
+        docs_url=None,
         redoc_url=None,
         # It would lead to wherever the Host header says, and drop to plain http behind a proxy that ends TLS.
         redirect_slashes=False,
@@ -64,6 +64,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(search.router)
         app.include_router(webhooks.router)
         app.include_router(usage.router)
+        tryout.install(app)
     app.include_router(health.router)
     errors.install(app)
     if settings.cors_origins:
