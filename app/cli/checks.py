@@ -61,12 +61,6 @@ def _with_address(fault: str, settings: Settings, *, of: str) -> str:
     return f"{fault}; DAIRA_DATABASE_URL leads to {address.hostname or 'a socket'}:{address.port or 5432}{address.path}"
 
 
-def _address(settings: Settings) -> str:
-    """Which server was asked: not the login, and not its password."""
-    address = urlsplit(settings.database_url.get_secret_value())
-    return f"DAIRA_DATABASE_URL leads to {address.hostname or 'a socket'}:{address.port or 5432}{address.path}"
-
-
 def _reach(settings: Settings) -> guard.Check:
     url = settings.database_url.get_secret_value()
     return _as_check(lambda: once(url, lambda engine: engine.call("select 1"), name="doctor", pooled=settings.pooled))
