@@ -349,7 +349,7 @@ def test_an_account_that_can_not_run_the_server_is_refused(name: str, directory:
 
 
 def test_a_missing_installation_is_answered_with_what_to_do(directory: Path) -> None:
-    with pytest.raises(Unavailable, match=r"DAIRA_PG_BIN.*DAIRA_DATABASE_URL"):
+    with pytest.raises(Unavailable, match=r"DAIRA_DATABASE_URL.*DAIRA_PG_BIN"):
         EmbeddedPostgres(directory / "home", pg_bin=directory / "bin").start()
     # -S: without site-packages, and so without the wheel.
     done = subprocess.run(
