@@ -49,5 +49,5 @@ def check_blobs(url: str) -> None:
 
 def check_llm(url: str) -> None:
     check_scheme(url, frozenset({"http", "https"}))
-    if url and (not urlsplit(url).hostname or "@" in urlsplit(url).netloc or "#" in url):
+    if url and (not urlsplit(url).hostname or "@" in urlsplit(url).netloc or re.search(r"[#\s]", url)):
         raise ValueError("the language model's address is http(s)://host/path; a key goes into DAIRA_LLM_API_KEY")

@@ -273,7 +273,15 @@ def test_a_language_model_needs_its_name(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     "url",
-    ["llm.test/v1", "ftp://llm.test", "https://", "https:///v1", "https://me:s3cret@llm.test/v1", "https://x.test#a"],
+    [
+        "llm.test/v1",
+        "ftp://llm.test",
+        "https://",
+        "https:///v1",
+        "https://me:s3cret@llm.test/v1",
+        "https://x.test#a",
+        "https://a b/v1",
+    ],
 )
 def test_the_address_of_a_language_model_is_one(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     fault = faults(monkeypatch, DAIRA_LLM_BASE_URL=url, DAIRA_LLM_MODEL="small")
