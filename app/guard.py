@@ -40,14 +40,11 @@ def checks(settings: Settings) -> dict[str, Check]:
     def on_database(check: Callable[[Engine], Awaitable[list[str]]]) -> Check:
         return lambda: once(settings.database_url.get_secret_value(), check, name="guard", pooled=settings.pooled)
 
-    async def of_poolers() -> list[str]:
-        return await _poolers(settings)
-
     if settings.embedded or settings.memory_store:
         return {"settings": of_settings}
     database = CHECKS | {NO_DEVELOPMENT_KEY: _no_development_key}
     made = {name: on_database(check) for name, check in database.items()}
-    return {"settings": of_settings, "poolers": of_poolers} | made
+    return {"settings": of_settings, "poolers": lambda: _poolers(settings)} | made
 
 
 async def faults(settings: Settings) -> list[str]:

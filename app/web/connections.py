@@ -10,9 +10,9 @@ import h11
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from app.web.errors import TITLES
+from app.web.errors import as_problem
 from app.web.pace import SLOWEST
-from app.web.problems import Problem
+from app.web.problems import PROBLEM
 
 NO_HTTP = (
     "this is no valid HTTP request: percent-encode what is not ASCII in its address, name one Host, and keep its"
@@ -97,18 +97,10 @@ class Patient(H11Protocol):
 
 def _refusal() -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
     request_id = uuid4().hex
-    problem = Problem(
-        type="about:blank",
-        title=TITLES["invalid"],
-        status=400,
-        detail=NO_HTTP,
-        code="invalid",
-        request_id=request_id,
-        errors=None,
-    )
+    problem = as_problem(status=400, code="invalid", detail=NO_HTTP, request_id=request_id)
     body = problem.model_dump_json(exclude_none=True).encode()
     headers = [
-        ("Content-Type", "application/problem+json"),
+        ("Content-Type", PROBLEM),
         ("Content-Length", str(len(body))),
         ("X-Request-ID", request_id),
         ("X-Content-Type-Options", "nosniff"),

@@ -28,7 +28,7 @@ from app.domain.errors import (
     Unavailable,
     Unsupported,
 )
-from app.web.problems import FieldFault, Problem
+from app.web.problems import PROBLEM, FieldFault, Problem
 
 log = structlog.get_logger()
 
@@ -96,20 +96,23 @@ def problem(
     errors: Sequence[FieldFault] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    body = Problem(
+    body = as_problem(status=status, code=code, detail=detail, request_id=request.state.request_id, errors=errors)
+    return JSONResponse(
+        body.model_dump(exclude_none=True), status_code=status, media_type=PROBLEM, headers=dict(headers or {})
+    )
+
+
+def as_problem(
+    *, status: int, code: str, detail: str, request_id: str, errors: Sequence[FieldFault] | None = None
+) -> Problem:
+    return Problem(
         type="about:blank",
         title=TITLES[code],
         status=status,
         detail=detail,
         code=code,
-        request_id=request.state.request_id,
+        request_id=request_id,
         errors=list(errors) if errors else None,
-    )
-    return JSONResponse(
-        body.model_dump(exclude_none=True),
-        status_code=status,
-        media_type="application/problem+json",
-        headers=dict(headers or {}),
     )
 
 

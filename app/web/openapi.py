@@ -18,10 +18,9 @@ from app.web.errors import STATUS
 from app.web.headers import COMPONENTS, headers_of
 from app.web.job_requests import KINDS
 from app.web.openapi_texts import EVENT, LINKS, SAID
-from app.web.problems import Problem
+from app.web.problems import PROBLEM, Problem
 from app.web.refusals import refusals
 
-PROBLEM = "application/problem+json"
 TOO_SLOW = (408, "request_timeout")
 """What `Pace` answers to a body that comes byte by byte."""
 

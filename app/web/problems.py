@@ -4,6 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+PROBLEM = "application/problem+json"
+
 
 class FieldFault(BaseModel):
     """What is wrong, and where."""

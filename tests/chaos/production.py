@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from tests.support import pgbouncer
 from tests.support.deployments import DEPLOY
 from tests.support.folders import open_folder
 from tests.support.ministack import Ministack
 from tests.support.ports import free_port
 from tests.support.seaweedfs import SeaweedFS
-from tests.support.service import ROOT, environment, wait_until
+from tests.support.service import answers, environment, install, wait_until
 from tests.support.snippets import snippets
 from tests.support.tcp_postgres import running_postgres
 from tests.support.valkey import running_valkey
@@ -48,14 +46,9 @@ class Serving:
         return [line for line in lines if line["event"] == event]
 
     def until_ready(self) -> None:
-        wait_until(lambda: self.process.poll() is not None or self._is_ready(), seconds=STARTING)
+        ready = f"{self.url}/readyz"
+        wait_until(lambda: self.process.poll() is not None or answers(ready, timeout=20), seconds=STARTING)
         assert self.process.poll() is None, self.log.read_text()
-
-    def _is_ready(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/readyz", trust_env=False, timeout=20).is_success
-        except httpx.TransportError:
-            return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +127,7 @@ def site(queue: str) -> Iterator[Site]:
     """All servers, with nothing in them yet but the bucket."""
     with ExitStack() as stack:
         folder = stack.enter_context(open_folder())
-        _install(folder)
+        install(folder)
         postgres = stack.enter_context(running_postgres(password="ADMIN_SECRET"))
         pooler = stack.enter_context(pgbouncer.deployed(postgres=postgres, users='"daira_app" "APP_SECRET"\n'))
         rang, endpoint = SERVERS[queue](stack)
@@ -171,13 +164,6 @@ def _redis(stack: ExitStack) -> tuple[str, str]:
 
 
 SERVERS = {"sqs": _sqs, "redis": _redis}
-
-
-def _install(folder: Path) -> None:
-    """The launcher's last line, on this very environment: the launcher itself would look after its packages first."""
-    program = folder / "daira"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -P -m app "$@"\n')
-    program.chmod(0o755)
 
 
 def _snippets() -> list[str]:

@@ -24,7 +24,7 @@ from tests.support.keyholders import new_key
 from tests.support.papers import Sheet, drawn, pdf
 from tests.support.ports import free_port, free_ports
 from tests.support.prometheus import Prometheus, hurried, prometheus
-from tests.support.service import command, environment, upload, wait_until
+from tests.support.service import HEALTH, answers, command, environment, upload, wait_until
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -56,7 +56,7 @@ class Site:
         role = "worker" if name == SPARE else name
         ours = self.settings | {"DAIRA_ROLE": role, "DAIRA_PORT": str(self.ports[name])} | settings
         self.processes[name] = subprocess.Popen(command("serve"), cwd=self.folder, env=environment(**ours))
-        wait_until(lambda: self._answers(name), seconds=120)
+        wait_until(lambda: answers(f"http://127.0.0.1:{self.ports[name]}{HEALTH}"), seconds=120)
 
     def kill(self, role: str) -> None:
         """As the kernel does it for want of memory."""
@@ -78,12 +78,6 @@ class Site:
         headers = {"Authorization": f"Bearer {self.api_key}"}
         url = f"http://127.0.0.1:{self.ports['web']}"
         return httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False)
-
-    def _answers(self, role: str) -> bool:
-        try:
-            return httpx.get(f"http://127.0.0.1:{self.ports[role]}/healthz", trust_env=False).is_success
-        except httpx.TransportError:
-            return False
 
 
 @contextmanager
@@ -124,18 +118,27 @@ def over(watching: Prometheus, *names: str, seconds: float = SOON) -> None:
     wait_until(lambda: not set(names) & watching.firing(), seconds=seconds)
 
 
+def long_job(client: httpx.Client) -> str:
+    (job,) = upload(client, pdf(*(Sheet(image=drawn(f"Page {number}")) for number in range(40))))["jobs"]
+    identity: str = job["id"]
+    return identity
+
+
+def becomes(client: httpx.Client, job: str, **wanted: object) -> None:
+    wait_until(lambda: wanted.items() <= client.get(f"/v1/jobs/{job}").json().items(), seconds=60)
+
+
 def test_no_worker_then_one_that_is_killed_at_work(cloned: Cloned, folder: Path) -> None:
-    sheets = [Sheet(image=drawn(f"Page {number}")) for number in range(40)]
     with (
         open_site(cloned, folder) as site,
         watched(site, DairaWorkLate=("> 600", "> 3")) as watching,
         site.client() as client,
     ):
         site.start("web")
-        (job,) = upload(client, pdf(*sheets))["jobs"]
+        job = long_job(client)
         fires(watching, "DairaWorkLate", "DairaDown")
         site.start("worker")
-        wait_until(lambda: client.get(f"/v1/jobs/{job['id']}").json()["state"] == "claimed", seconds=60)
+        becomes(client, job, state="claimed")
         site.kill("worker")
         over(watching, "DairaWorkLate")
         fires(watching, "DairaDown", "DairaJobsStuck")
@@ -145,7 +148,6 @@ def test_no_worker_then_one_that_is_killed_at_work(cloned: Cloned, folder: Path)
 
 
 def test_a_worker_is_paused_until_another_has_its_job(cloned: Cloned, folder: Path) -> None:
-    sheets = [Sheet(image=drawn(f"Page {number}")) for number in range(40)]
     with (
         open_site(cloned, folder) as site,
         watched(site, DairaLeasesLost=("> 3", "> 0")) as watching,
@@ -155,11 +157,11 @@ def test_a_worker_is_paused_until_another_has_its_job(cloned: Cloned, folder: Pa
             site.start(name)
         site.pause(SPARE)
         over(watching, "DairaDown", "DairaUnseen")
-        (job,) = upload(client, pdf(*sheets))["jobs"]
-        wait_until(lambda: client.get(f"/v1/jobs/{job['id']}").json()["state"] == "claimed", seconds=60)
+        job = long_job(client)
+        becomes(client, job, state="claimed")
         site.pause("worker")
         site.resume(SPARE)
-        wait_until(lambda: client.get(f"/v1/jobs/{job['id']}").json()["attempts"] == 2, seconds=60)
+        becomes(client, job, attempts=2)
         site.resume("worker")
         fires(watching, "DairaLeasesLost")
         over(watching, "DairaLeasesLost")

@@ -1,7 +1,6 @@
 """The commands and programs of README and docs do what the pages say, on a service started as they say."""
 
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,8 @@ from PIL.PngImagePlugin import PngInfo
 from app.adapters.embedded.locks import Locks
 from tests.support.folders import open_folder
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
-from tests.support.service import ROOT, Service, environment, up, wait_until
+from tests.support.ports import free_port, listens
+from tests.support.service import ROOT, Service, environment, install, up, wait_until
 from tests.support.snippets import PAGES, fits, open_desk, snippets
 
 ADDRESS, KEY = "http://127.0.0.1:8000", "daira_dev_…"
@@ -85,27 +85,18 @@ def _laid_out(desk: Path, page: str) -> Path:
     (desk / "scans").mkdir()
     for name in ("a", "b", "c"):
         (desk / "scans" / f"{name}.txt").write_text(f"Scan {name} of {page}.")
-    launcher = desk / "daira"
-    launcher.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -P -m app "$@"\n')
-    launcher.chmod(0o755)
+    install(desk)
     return desk
 
 
 @contextmanager
 def _language_model() -> Iterator[str]:
     """The address of one that picks its answers out of what it is shown."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "tests.support.llm_server", "--port", str(port)]
     with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL) as process:
         try:
-            wait_until(lambda: _listens(port), seconds=30)
+            wait_until(lambda: listens(port), seconds=30)
             yield f"http://127.0.0.1:{port}/v1"
         finally:
             process.terminate()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -2,17 +2,16 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
-from tests.support.service import ROOT, environment, wait_until
+from tests.support.ports import free_port
+from tests.support.service import HEALTH, ROOT, answers, environment, wait_until
 
 ALONE = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
 IN_MEMORY = {
@@ -37,23 +36,14 @@ def first_process(*command: str, port: int) -> Iterator[tuple[subprocess.Popen[b
             outside.kill()
 
 
-def is_up(port: int) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/healthz").is_success
-    except httpx.TransportError:
-        return False
-
-
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return free_port()
 
 
 def test_it_drains_and_leaves_at_sigterm(port: int) -> None:
     with first_process(sys.executable, "-m", "app", "serve", port=port) as (outside, inside):
-        wait_until(lambda: is_up(port), seconds=60)
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}{HEALTH}"), seconds=60)
         os.kill(inside, signal.SIGTERM)
         assert outside.wait(timeout=30) == 0
 

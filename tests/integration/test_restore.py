@@ -3,7 +3,6 @@
 import asyncio
 import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ from tests.security.furniture import settings_of
 from tests.support.databases import Cloned
 from tests.support.folders import open_folder
 from tests.support.papers import Sheet, pdf
-from tests.support.service import Service, ended, environment, run, serving_again, upload, using, wait_until
+from tests.support.service import Service, ended, environment, install, run, serving_again, upload, using, wait_until
 from tests.support.snippets import snippets
 
 TENANTS = ("acme", "globex", "initech")
@@ -241,8 +240,7 @@ def _follow_the_page(story: Story, server: Cloned, which: slice) -> None:
     code = "\n".join(ours[which])
     programs = story.folder / "programs"
     programs.mkdir(exist_ok=True)
-    (programs / "daira").write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m app "$@"\n')
-    (programs / "daira").chmod(0o755)
+    install(programs)
     names = {
         "PATH": os.pathsep.join([str(programs), str(binaries.find(None).bin), os.environ["PATH"]]),
         "BACKUP_URL": server.admin_url.replace("postgres@", "daira_backup@"),

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.support.environments import programs_of
-from tests.support.ports import free_port
+from tests.support.ports import free_port, listens
 
 PACKAGES = Path(__file__).with_suffix(".txt")
 
@@ -48,7 +47,7 @@ class Ministack:
         with log_path.open("wb") as log:
             self._process = self._spawn(log)
         deadline = time.monotonic() + PATIENCE
-        while not (own.exists() and _listens(self._port)):
+        while not (own.exists() and listens(self._port)):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise RuntimeError(f"ministack did not start:\n{log_path.read_text(errors='replace')[-2000:]}")
@@ -76,8 +75,3 @@ class Ministack:
             cwd=self._folder,
             env={"PATH": os.environ.get("PATH", ""), "TMPDIR": self._folder, **settings},
         )
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -9,6 +9,11 @@ def free_port() -> int:
     return port
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def free_ports(count: int) -> list[int]:
     """All held until the last is found, so that no two are the same."""
     with ExitStack() as stack:

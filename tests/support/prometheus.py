@@ -17,7 +17,7 @@ import yaml
 
 from tests.support.alert_cases import Case
 from tests.support.ports import free_port
-from tests.support.service import ROOT, wait_until
+from tests.support.service import ROOT, answers, wait_until
 
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "daira.json"
@@ -125,15 +125,8 @@ def prometheus(folder: Path, *, rules: str, targets: list[int]) -> Iterator[Prom
     )
     try:
         url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: _ready(url), seconds=60)
+        wait_until(lambda: answers(f"{url}/-/ready"), seconds=60)
         yield Prometheus(url=url)
     finally:
         process.terminate()
         process.wait(timeout=60)
-
-
-def _ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/-/ready", trust_env=False, timeout=5).is_success
-    except httpx.TransportError:
-        return False

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,8 +16,11 @@ import httpx
 
 from tests.support.databases import Cloned
 from tests.support.keyholders import new_key
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
+
+HEALTH = "/healthz"
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -95,9 +97,7 @@ def serving_again(
 ) -> Iterator[Service]:
     """The same where tenant and key are there already: after a crash, or beside another process."""
     ours = {"DAIRA_DATABASE_URL": cloned.app_url, "DAIRA_BLOB_URL": (folder / "blobs").as_uri(), **settings}
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     uvicorn = [sys.executable, "-P", "-m", "uvicorn", program, "--port", str(port), "--log-level", "error"]
     process = subprocess.Popen(
         uvicorn if program else command("serve"),
@@ -106,7 +106,7 @@ def serving_again(
     )
     url = f"http://127.0.0.1:{port}"
     try:
-        wait_until(lambda: process.poll() is not None or _answers(url), seconds=60)
+        wait_until(lambda: process.poll() is not None or answers(url + HEALTH), seconds=60)
         yield Service(process=process, data_dir=folder, url=url, api_key=api_key, database_url=cloned.app_url)
     finally:
         process.send_signal(signal.SIGINT)
@@ -122,7 +122,7 @@ def _ready(process: subprocess.Popen[bytes], data_dir: Path) -> Service:
         if (data_dir / "dev.json").exists():
             left = json.loads((data_dir / "dev.json").read_text())
         # A file left by a killed predecessor may name a port that nobody serves.
-        return bool(left) and _answers(left["url"])
+        return bool(left) and answers(left["url"] + HEALTH)
 
     wait_until(told, seconds=60)
     return Service(
@@ -134,9 +134,17 @@ def _ready(process: subprocess.Popen[bytes], data_dir: Path) -> Service:
     )
 
 
-def _answers(url: str) -> bool:
+def install(folder: Path) -> None:
+    """`daira`, on this very environment: the launcher's last line, for it would look after its packages first."""
+    program = folder / "daira"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -P -m app "$@"\n')
+    program.chmod(0o755)
+
+
+def answers(url: str, *, timeout: float = 5) -> bool:
+    """Whether somebody is there, and is well."""
     try:
-        return httpx.get(f"{url}/healthz", trust_env=False, timeout=5).is_success
+        return httpx.get(url, trust_env=False, timeout=timeout).is_success
     except httpx.TransportError:
         return False
 

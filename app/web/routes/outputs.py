@@ -15,6 +15,7 @@ from app.web.dependencies import ADocumentId, PageNumber, TheOutputs, TheRenditi
 from app.web.downloads import KEPT, QUIET, REVALIDATED, Delivery, attachment, begun, matches, renamed
 from app.web.headers import shown
 from app.web.leaving import unless_gone
+from app.web.problems import PROBLEM
 from app.web.ranges import Range, chosen
 from app.web.refusals import refuses
 
@@ -46,7 +47,7 @@ def _gives(media_type: str, description: str, *headers: str) -> dict[int | str, 
         304: {"description": "Unchanged.", **shown(*OF_CONTENT)},
         416: {
             "description": "The range has nothing of the document.",
-            "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
             **shown("Content-Range"),
         },
     },
