@@ -10,13 +10,13 @@ from app import guard, local
 from app.bootstrap import open_runtime
 from app.settings import Role, Settings
 from app.telemetry import Metrics
-from app.web import errors, tryout
-from app.web.headers import COMPONENTS
-from app.web.openapi import Described, operation_id
-from app.web.openapi_texts import TAGS
-from app.web.pace import Pace
-from app.web.requests import Requests
-from app.web.routes import documents, events, health, jobs, me, outputs, search, usage, webhooks
+from app.web import docs_page, errors
+from app.web.openapi.document import Described, operation_id
+from app.web.openapi.headers import COMPONENTS
+from app.web.openapi.texts import TAGS
+from app.web.request_log import Requests
+from app.web.routes import account, documents, events, health, jobs, outputs, search, webhooks
+from app.web.slow_clients import Pace
 from app.wiring import close_spans, open_spans
 
 DESCRIPTION = "Upload a document, get its text. No accepted job is ever lost."
@@ -60,11 +60,11 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(documents.router)
         app.include_router(outputs.router)
         app.include_router(events.router)
-        app.include_router(me.router)
+        app.include_router(account.me_routes)
         app.include_router(search.router)
         app.include_router(webhooks.router)
-        app.include_router(usage.router)
-        tryout.install(app)
+        app.include_router(account.usage_routes)
+        docs_page.install(app)
     app.include_router(health.router)
     errors.install(app)
     if settings.cors_origins:

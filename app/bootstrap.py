@@ -7,48 +7,47 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from app.copies import remove_abandoned
+from app.domain.doorbells import LANE_OF_KIND, Lane
 from app.domain.ids import TenantId
 from app.domain.jobs import AttemptOutcome
-from app.domain.lanes import LANE_OF_KIND, Lane
 from app.domain.tenants import Allowance
-from app.handlers.ask import AskHandler
-from app.handlers.asking import Budget
-from app.handlers.classify import ClassifyHandler
-from app.handlers.extract import ExtractHandler
+from app.handlers.llm.ask import AskHandler
+from app.handlers.llm.classify import ClassifyHandler
+from app.handlers.llm.conversation import Budget
+from app.handlers.llm.extract import ExtractHandler
+from app.handlers.llm.summarize import SummarizeHandler
 from app.handlers.ocr import OcrHandler
 from app.handlers.selftest import SelftestHandler
-from app.handlers.shares import Shares
-from app.handlers.summarize import SummarizeHandler
 from app.handlers.webhook import WebhookHandler
+from app.handlers.webhook_slots import Shares
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
-from app.ports.handlers import Handler
+from app.ports.leases import Handler, Sweeps
 from app.ports.llm import Llm
-from app.ports.sweeps import Sweeps
+from app.services.backlog_cache import Looks
 from app.services.documents import Documents
 from app.services.erasure import Erasure
-from app.services.events import Events
+from app.services.events.open import Events
+from app.services.events.watcher import Watching
 from app.services.execution import Execution
+from app.services.fair_queue import Turns
 from app.services.jobs import Jobs
-from app.services.looks import Looks
+from app.services.limits import Rates
+from app.services.maintenance import Upkeep
 from app.services.outputs import Outputs
 from app.services.purging import Purging
-from app.services.rates import Rates
 from app.services.renditions import Renditions
 from app.services.ringing import Ringing
 from app.services.search import Search
 from app.services.settling import Settling
 from app.services.sweeping import Sweeping
 from app.services.tenants import Tenants
-from app.services.turns import Turns
-from app.services.upkeep import Upkeep
 from app.services.uploads import Uploads
 from app.services.usage import Usage
-from app.services.watching import Watching
 from app.services.webhooks import Webhooks
 from app.settings import Role, Settings
 from app.telemetry import Metrics
+from app.temp_copies import remove_abandoned
 from app.tracing import Spans, Untraced
 from app.wiring import (
     Store,
@@ -62,7 +61,7 @@ from app.wiring import (
     open_tokens,
 )
 from app.worker.consumer import Consumer
-from app.worker.heart import Heart
+from app.worker.heartbeat import Heart
 from app.worker.worker import Worker
 
 

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 import structlog
 
 from app.adapters.llm.client import LOOPBACK
-from app.adapters.postgres import checks as database_checks
-from app.adapters.postgres import policies, rights, structure
 from app.adapters.postgres.database import PostgresDatabase
 from app.adapters.postgres.engine import THROUGH_A_POOLER, Engine, is_shared, once
+from app.adapters.postgres.isolation import checks as database_checks
+from app.adapters.postgres.isolation import grants, policies, tables
 from app.domain.errors import DairaError
 from app.domain.ids import TenantId
 from app.settings import Environment, Settings
@@ -24,7 +24,7 @@ DEVELOPMENT_KEY = "daira up"
 
 NO_DEVELOPMENT_KEY = "no development key"
 
-CHECKS = database_checks.CHECKS | policies.CHECKS | rights.CHECKS | structure.CHECKS
+CHECKS = database_checks.CHECKS | policies.CHECKS | grants.CHECKS | tables.CHECKS
 
 Check = Callable[[], Awaitable[list[str]]]
 

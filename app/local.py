@@ -6,12 +6,13 @@ from contextlib import asynccontextmanager, suppress
 
 from pydantic import SecretStr
 
-from app.adapters.embedded.server import EmbeddedPostgres
-from app.adapters.postgres.checks import schema_is_at_head
 from app.adapters.postgres.engine import once
+from app.adapters.postgres.isolation.checks import schema_is_at_head
+from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.adapters.postgres.migrations import migrate
-from app.adapters.postgres.roles import APP, OWNER, make_roles
 from app.domain.errors import Conflict, Invalid, Unavailable
+from app.embedded.account import ServerUnavailable
+from app.embedded.server import EmbeddedPostgres
 from app.settings import Environment, Settings
 
 DATABASE = "daira"
@@ -30,7 +31,10 @@ async def with_database(settings: Settings) -> AsyncIterator[Settings]:
         raise Invalid("DAIRA_DATABASE_URL is empty, and production has no embedded Postgres: name a server")
     server = EmbeddedPostgres(settings.data_dir / "postgres", pg_bin=settings.pg_bin, pg_user=settings.pg_user)
     try:
-        await asyncio.to_thread(server.start)
+        try:
+            await asyncio.to_thread(server.start)
+        except ServerUnavailable as error:
+            raise Unavailable(str(error)) from error
         owner, app = server.url(user=OWNER, database=DATABASE), server.url(user=APP, database=DATABASE)
         await make_roles(server.url(), owner_url=owner, app_url=app)
         await migrate(owner)
@@ -49,7 +53,7 @@ async def _kept_up(server: EmbeddedPostgres) -> AsyncIterator[None]:
     async def keep() -> None:
         while True:
             await asyncio.sleep(2)
-            with suppress(Unavailable):
+            with suppress(ServerUnavailable):
                 await asyncio.to_thread(server.start)
 
     keeping = asyncio.create_task(keep())

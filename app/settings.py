@@ -12,7 +12,7 @@ from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from app.domain.lanes import Lane
+from app.domain.doorbells import Lane
 from app.urls import POSTGRES, check_blobs, check_database, check_llm, check_queue, check_scheme
 
 PREFIX = "DAIRA_"

@@ -17,39 +17,36 @@ from app.adapters.llm.client import LlmClient
 from app.adapters.memory.blobs import MemoryBlobs
 from app.adapters.memory.database import MemoryDatabase
 from app.adapters.memory.doorbell import MemoryDoorbell
-from app.adapters.memory.leases import MemoryLeases
+from app.adapters.memory.leases import MemoryLeases, MemorySweeps
 from app.adapters.memory.store import MemoryStore
-from app.adapters.memory.sweeps import MemorySweeps
-from app.adapters.ocr.null import NullRecognizer, NullRenderer
-from app.adapters.ocr.recognizer import ProcessRecognizer
-from app.adapters.ocr.renderer import ProcessRenderer
 from app.adapters.postgres.database import PostgresDatabase
 from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.isolation.probe import PostgresWall
 from app.adapters.postgres.leases import PostgresLeases
 from app.adapters.postgres.sweeps import PostgresSweeps
-from app.adapters.postgres.wall import PostgresWall
 from app.adapters.redis.doorbell import RedisDoorbell
 from app.adapters.s3.blobs import S3Blobs
 from app.adapters.s3.bucket import Bucket
 from app.adapters.sqs.doorbell import SqsDoorbell
 from app.adapters.webhook.sender import HttpSender
 from app.adapters.webhook.targets import Targets
+from app.domain.doorbells import Lane
 from app.domain.errors import Unavailable
-from app.domain.lanes import Lane
 from app.ports.blobs import StockedBlobs
 from app.ports.database import KeyedDatabase
 from app.ports.doorbell import Doorbell
-from app.ports.leases import Leases
+from app.ports.leases import Leases, Sweeps
 from app.ports.llm import Llm
-from app.ports.ocr import Recognizer
-from app.ports.renderer import Renderer
-from app.ports.sweeps import Sweeps
+from app.ports.reading import Recognizer, Renderer
 from app.ports.tokens import Tokens
+from app.reading.null import NullRecognizer, NullRenderer
+from app.reading.recognizer import ProcessRecognizer
+from app.reading.renderer import ProcessRenderer
 from app.settings import Environment, Role, Settings, is_traced
 from app.telemetry import Metrics
 from app.tracing import Spans, Untraced
-from app.worker.heart import OpenLeases, shared
+from app.worker.heartbeat import OpenLeases, shared
 
 log = structlog.get_logger()
 

@@ -23,7 +23,7 @@ from tests.support.papers import SENTENCE, Sheet, drawn, pdf
 from tests.support.service import Service, up
 
 LINES_OF_TEXT = 40
-READER = "app.adapters.ocr.child"
+READER = "app.reading.children.child"
 
 
 class Peak:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app.adapters.postgres.engine import administer
 from app.adapters.postgres.sweeps import PostgresSweeps
-from app.services.looks import FRESH, OLDEST, SHARE, Looks
+from app.services.backlog_cache import FRESH, OLDEST, SHARE, Looks
 from app.telemetry import Metrics
 from app.web.metrics import exposition
 from tests.support.counted import Counted

@@ -17,9 +17,9 @@ from pathlib import Path
 from app.adapters.memory.doorbell import MemoryDoorbell
 from app.adapters.postgres.engine import administer
 from app.adapters.postgres.sweeps import PostgresSweeps
+from app.domain.doorbells import Lane
 from app.domain.ids import TenantId
-from app.domain.lanes import Lane
-from app.ports.sweeps import Sweeps
+from app.ports.leases import Sweeps
 from app.services.ringing import Ringing
 from app.services.sweeping import Sweeping
 from app.telemetry import Metrics

@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from app.adapters.ocr.recognizer import ProcessRecognizer
-from app.ports.ocr import Mode
+from app.ports.reading import Mode
+from app.reading.recognizer import ProcessRecognizer
 from tests.support.papers import Sheet, pdf
 
 _LINES = 28

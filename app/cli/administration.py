@@ -8,7 +8,8 @@ import typer
 from rich.console import Console
 
 from app import local
-from app.adapters.postgres import migrations, roles
+from app.adapters.postgres import migrations
+from app.adapters.postgres.isolation import roles
 from app.bootstrap import Runtime, open_runtime
 from app.domain.errors import Invalid
 from app.settings import Settings

@@ -16,9 +16,9 @@ from rich.text import Text
 from app.bootstrap import Runtime
 from app.cli.administration import with_runtime
 from app.cli.tables import console
+from app.domain.doorbells import LANE_OF_KIND
 from app.domain.errors import Unavailable
-from app.domain.lanes import LANE_OF_KIND
-from app.ports.sweeps import Backlog
+from app.ports.leases import Backlog
 
 WIDTH = 30
 """Characters of the longest bar."""

@@ -15,9 +15,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from app.cli import addresses
 from app.client.client import Client
-from app.client.downloads import Download
-from app.client.tries import AT_ONCE
-from app.domain.filenames import displayable
+from app.client.retries import AT_ONCE
+from app.client.transfers import Download
+from app.domain.documents import displayable
 
 
 class Form(StrEnum):

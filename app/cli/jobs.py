@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 from app.cli import addresses, tables
 from app.client.client import Client
-from app.client.tries import AT_ONCE
+from app.client.retries import AT_ONCE
 
 MOST = 100
 """What one request brings."""

@@ -31,9 +31,10 @@ CLIENT_COMMANDS = frozenset({"upload", "download", "jobs", "search", "usage"})
 
 
 def add_client_commands() -> None:
-    from app.cli import downloads, jobs, search, uploads, usage
+    from app.cli import downloads, jobs, search, usage
+    from app.cli.upload import command
 
-    app.command("upload", rich_help_panel="Use")(uploads.upload)
+    app.command("upload", rich_help_panel="Use")(command.upload)
     app.command("download", rich_help_panel="Use")(downloads.download)
     app.command("search", rich_help_panel="Use")(search.search)
     app.command("usage", rich_help_panel="Use")(usage.usage)
@@ -41,14 +42,14 @@ def add_client_commands() -> None:
 
 
 def add_service_commands() -> None:
-    from app.cli import administration, backlog, checks, keys, operation, selftest, serving, tenants
+    from app.cli import administration, backlog, keys, operate, selftest, serving, tenants
 
     app.command("up", rich_help_panel="Start")(serving.up)
     app.command("serve", rich_help_panel="Start")(serving.serve)
     app.command("backlog", rich_help_panel="Operate")(backlog.backlog)
-    app.command("sweep", rich_help_panel="Operate")(operation.sweep)
-    app.command("purge", rich_help_panel="Operate")(operation.purge)
-    app.command("doctor", rich_help_panel="Operate")(checks.doctor)
+    app.command("sweep", rich_help_panel="Operate")(operate.sweep)
+    app.command("purge", rich_help_panel="Operate")(operate.purge)
+    app.command("doctor", rich_help_panel="Operate")(operate.doctor)
     app.command("selftest", rich_help_panel="Operate")(selftest.selftest)
     app.command("migrate", rich_help_panel="Administer")(administration.migrate)
     app.add_typer(administration.db, name="db", rich_help_panel="Administer")

@@ -16,11 +16,11 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from app import local
-from app.adapters.postgres.checks import schema_is_at_head
 from app.adapters.postgres.engine import once
-from app.cli.doomed import doomed
+from app.adapters.postgres.isolation.checks import schema_is_at_head
+from app.cli.selftest_victim import doomed
+from app.domain.doorbells import LANE_OF_KIND
 from app.domain.errors import Conflict, Invalid
-from app.domain.lanes import LANE_OF_KIND
 from app.domain.selftest import KIND
 from app.selftest.deployment import Deployment
 from app.selftest.run import Check, Finding, Verdict

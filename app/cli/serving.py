@@ -30,7 +30,7 @@ from app.guard import DEVELOPMENT_KEY, DEVELOPMENT_TENANT
 from app.services.tenants import Tenants
 from app.settings import Environment, Role, Settings, default_data_dir
 from app.telemetry import set_up_logging
-from app.web.connections import patient
+from app.web.slow_clients import patient
 
 log = structlog.get_logger()
 

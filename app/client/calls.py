@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx
 
 from app.client.faults import ApiFault
-from app.client.tries import Patience, tried
+from app.client.retries import Patience, tried
 
 Body = dict[str, Any]
 

@@ -14,10 +14,46 @@ import httpx
 
 from app.client import events
 from app.client.calls import Body, Calls, checked, parsed, part
-from app.client.downloads import Download
-from app.client.forms import Source, opened
-from app.client.tries import Patience, tried
-from app.client.webhooks import Webhooks
+from app.client.retries import Patience, tried
+from app.client.transfers import Download, Source, opened
+
+
+class Webhooks:
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def create(self, url: str, *, events: Sequence[str] | None = None, description: str = "") -> Body:
+        """With its `secret`, which is shown this once. Without `events`: all of them."""
+        wanted = {"url": url, "description": description} | ({"events": list(events)} if events else {})
+        return self._calls.json("POST", "/v1/webhooks", json=wanted)
+
+    def list(self) -> Iterator[Body]:
+        """Newest first."""
+        return self._calls.all("/v1/webhooks", {})
+
+    def delete(self, webhook_id: str) -> None:
+        self._calls.call("DELETE", self._path(webhook_id))
+
+    def rotate(self, webhook_id: str, *, overlap_seconds: int | None = None) -> Body:
+        """With its new `secret`. For the overlap, a day if not said, the former one signs too."""
+        wanted = {} if overlap_seconds is None else {"overlap_seconds": overlap_seconds}
+        return self._calls.json("POST", f"{self._path(webhook_id)}/rotate", json=wanted)
+
+    def enable(self, webhook_id: str) -> Body:
+        """Send again, after it was disabled by its failures."""
+        return self._calls.json("POST", f"{self._path(webhook_id)}/enable", twice=True)
+
+    def test(self, webhook_id: str) -> Body:
+        """The delivery of a `webhook.test` event, a job."""
+        return self._calls.json("POST", f"{self._path(webhook_id)}/test")
+
+    def deliveries(self, webhook_id: str) -> Iterator[Body]:
+        """Newest first; `Client.retry` with a delivery's job sends it again."""
+        return self._calls.all(f"{self._path(webhook_id)}/deliveries", {})
+
+    def _path(self, webhook_id: str) -> str:
+        return f"/v1/webhooks/{part(webhook_id)}"
+
 
 ENDED = events.ENDED
 
@@ -32,7 +68,7 @@ Progress = Callable[[Body], object]
 class Client:
     """Raises ApiFault for what the server refuses and httpx.TransportError where it can't be reached.
 
-    What can be tried again is, within `patience`: see `app.client.tries`.
+    What can be tried again is, within `patience`: see `app.client.retries`.
     """
 
     def __init__(

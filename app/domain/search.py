@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from app.domain.errors import Invalid
 from app.domain.ids import DocumentId
-from app.domain.stemming import spaced
 from app.domain.text import scrub
+from app.domain.text_search import spaced
 
 LONGEST = 200
 """Characters of a query."""

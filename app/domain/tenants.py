@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from app.domain.errors import Invalid
 from app.domain.ids import TenantId
+from app.domain.keys import Scope
 
 GREATEST = {"max_upload_bytes": 2**63 - 1}
 """What every store holds as a limit; the others' is 2 ** 31 - 1."""
@@ -63,3 +64,15 @@ class Tenant:
     state: TenantState
     created_at: datetime
     limits: Limits = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    tenant_id: TenantId
+    name: str
+    """The key's, or a token's subject."""
+    scopes: frozenset[Scope]
+    allowance: Allowance
+
+    def may(self, scope: Scope) -> bool:
+        return not self.scopes.isdisjoint({scope, Scope.ADMIN})

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from app.copies import local_copy
 from app.domain.documents import Document, blob_key
+from app.domain.doorbells import TEXT
 from app.domain.errors import DocumentFault, NotFound, Unavailable
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobError, Progress
-from app.domain.lanes import TEXT
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome, Woken
 from app.domain.pages import Page, chosen
 from app.domain.usage import Used
 from app.domain.warnings import of_pages
-from app.handlers.drafting import Drafting
+from app.handlers.page_drafts import Drafting
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
-from app.ports.handlers import Reporter
-from app.ports.ocr import Mode, Recognizer, Unreadable
+from app.ports.leases import Reporter
+from app.ports.reading import Mode, Recognizer, Unreadable
 from app.telemetry import Metrics
+from app.temp_copies import local_copy
 
 
 class OcrPayload(BaseModel):

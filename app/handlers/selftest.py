@@ -17,7 +17,7 @@ from app.domain.outcomes import Done, Outcome
 from app.domain.selftest import KIND, LONGEST
 from app.ports.blobs import Blobs
 from app.ports.database import Tx
-from app.ports.handlers import Reporter
+from app.ports.leases import Reporter
 
 
 class SelftestPayload(BaseModel):

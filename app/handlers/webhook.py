@@ -17,9 +17,9 @@ from app.domain.jobs import Job, JobError
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze
 from app.domain.webhooks import JITTER, KIND, LONGEST_WAIT, WAITS, Webhook, in_zulu, signature
-from app.handlers.shares import Busy, Shares
+from app.handlers.webhook_slots import Busy, Shares
 from app.ports.database import Database, Tx
-from app.ports.handlers import Reporter
+from app.ports.leases import Reporter
 from app.ports.sender import Answered, Sender, Unanswered
 
 LARGEST_METADATA = 8 * 1024

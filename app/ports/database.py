@@ -7,13 +7,8 @@ from typing import Protocol
 from app.domain.ids import KeyId, TenantId
 from app.domain.keys import ApiKey
 from app.domain.tenants import Limits, Tenant, TenantState
-from app.ports.changes import Changes
-from app.ports.documents import Answers, Documents, Pages
-from app.ports.idempotency import IdempotencyKeys
-from app.ports.jobs import Jobs
-from app.ports.search import Search
-from app.ports.usage import Usage
-from app.ports.webhooks import Webhooks
+from app.ports.documents import Answers, Documents, Pages, Search
+from app.ports.jobs import Changes, IdempotencyKeys, Jobs, Usage, Webhooks
 
 
 class Database(Protocol):

@@ -79,7 +79,7 @@ class LlmBusy(Exception):
 class Llm(Protocol):
     @property
     def context_tokens(self) -> int:
-        """How long question and answer may be together; for what a text is, `app.domain.tokens.estimate`."""
+        """The most tokens that question and answer may have together; see `app.domain.llm.token_estimate`."""
         ...
 
     async def ask(self, question: Question) -> Answer:

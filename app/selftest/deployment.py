@@ -11,8 +11,7 @@ from app.domain.ids import TenantId
 from app.ports.blobs import Blobs
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
-from app.ports.leases import Leases
-from app.ports.sweeps import Sweeps
+from app.ports.leases import Leases, Sweeps
 
 
 class Wall(Protocol):

@@ -6,7 +6,7 @@ from app.domain import selftest
 from app.domain.ids import TenantId
 from app.domain.tenants import TenantState
 from app.ports.database import Database, Tx
-from app.ports.sweeps import Sweeps
+from app.ports.leases import Sweeps
 from app.selftest.bench import Bench, Failed, reason
 
 ABANDONED = timedelta(days=1)

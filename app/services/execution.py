@@ -12,16 +12,14 @@ from typing import Protocol
 
 import structlog
 
-from app.domain.doorbells import Ring
+from app.domain.doorbells import TEXT, Ring
 from app.domain.errors import DocumentFault, Unavailable
 from app.domain.ids import TenantId
 from app.domain.jobs import CANCELLED, JobError, JobState, Progress
-from app.domain.lanes import TEXT
 from app.domain.leases import ClaimedJob, Settlement
 from app.domain.outcomes import Done, Ending, Fail, Release, Retry, Woken, settlement
 from app.ports.database import Database
-from app.ports.handlers import Handler, Reporter
-from app.ports.leases import Leases
+from app.ports.leases import Handler, Leases, Reporter
 from app.services.ringing import Ringing
 from app.services.settling import Settling
 from app.telemetry import Metrics, bind_events

@@ -6,21 +6,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 
-from app.domain.doorbells import Ring
+from app.domain.doorbells import NEED_TEXT, TEXT, Ring
 from app.domain.errors import Conflict, NotFound, Unavailable
 from app.domain.idempotency import Once
 from app.domain.ids import DocumentId, JobId, TenantId
 from app.domain.jobs import Attempt, Job, JobState
-from app.domain.lanes import NEED_TEXT, TEXT
 from app.domain.webhooks import KIND as WEBHOOK
 from app.ports.database import Database, Tx
-from app.services import once as idempotency
+from app.services import idempotency
 from app.services.documents import Listed, existing
-from app.services.following import Follower
-from app.services.queue_limit import refuse_beyond
+from app.services.events.follower import Follower
+from app.services.events.watcher import Watching
+from app.services.limits import refuse_beyond
 from app.services.ringing import Ringing
 from app.services.uploads import JobRequest, check_kinds, check_languages, new_job
-from app.services.watching import Watching
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,9 +19,9 @@ from app.domain.ids import DocumentId, TenantId
 from app.domain.tenants import TenantState
 from app.ports.blobs import StockedBlobs
 from app.ports.database import Database
-from app.ports.sweeps import Sweeps
+from app.ports.leases import Sweeps
 from app.services.documents import Documents
-from app.services.registry import each_tenant
+from app.services.tenants import each_tenant
 from app.telemetry import Metrics
 
 log = structlog.get_logger()

@@ -9,10 +9,10 @@ from app.domain.documents import Document
 from app.domain.errors import Conflict, DocumentFault
 from app.ports.blobs import Blobs
 from app.ports.database import Database
-from app.ports.renderer import Renderer
-from app.services import originals
-from app.services.pages import in_batches
-from app.services.turns import Turns
+from app.ports.reading import Renderer
+from app.services import outputs
+from app.services.fair_queue import Turns
+from app.services.outputs import in_batches
 
 IN_MEMORY = 1 << 20
 """Bytes; a larger result waits on disk for who asked for it, who may be slow."""
@@ -49,7 +49,7 @@ class Renditions:
 
     async def page_image(self, document: Document, number: int, *, width: int) -> Rendition:
         """A PNG. Raises NotFound where the document has no such page."""
-        content, media_type = originals.whole(self.blobs, document), document.media_type
+        content, media_type = outputs.whole(self.blobs, document), document.media_type
         return await self._made(
             document,
             lambda into: self.renderer.page_image(
@@ -59,7 +59,7 @@ class Renditions:
 
     async def searchable(self, document: Document) -> Rendition:
         """A PDF. The document's text must be there."""
-        content, media_type = originals.whole(self.blobs, document), document.media_type
+        content, media_type = outputs.whole(self.blobs, document), document.media_type
         pages = in_batches(self.database, document)
 
         async def write(into: IO[bytes]) -> None:

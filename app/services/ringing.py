@@ -8,8 +8,7 @@ from datetime import timedelta
 
 import structlog
 
-from app.domain.doorbells import Ring
-from app.domain.lanes import LANE_OF_KIND, Lane
+from app.domain.doorbells import LANE_OF_KIND, Lane, Ring
 from app.ports.doorbell import Doorbell
 from app.telemetry import Metrics
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import structlog
 
+from app.domain.doorbells import LANE_OF_KIND
 from app.domain.errors import Unavailable
 from app.domain.ids import TenantId
 from app.domain.jobs import AttemptOutcome
-from app.domain.lanes import LANE_OF_KIND
-from app.ports.sweeps import Sweeps, Swept
-from app.services.registry import tenants_in_batches
+from app.ports.leases import Sweeps, Swept
 from app.services.ringing import Ringing
+from app.services.tenants import tenants_in_batches
 from app.telemetry import Metrics
 
 log = structlog.get_logger()

@@ -1,18 +1,32 @@
 """Tenants and their keys: whom a credential belongs to, and the commands that administer them."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from app.domain.callers import Caller
 from app.domain.errors import Conflict, Forbidden, NotFound, Unauthorized
 from app.domain.ids import KeyId, TenantId, uuid7
 from app.domain.keys import EVERYDAY, NOT_VALID, PREFIX, ApiKey, Scope, digest, key_text, new_secret, parse_key
-from app.domain.tenants import Allowance, Tenant, TenantState
+from app.domain.tenants import Allowance, Caller, Tenant, TenantState
 from app.ports.database import KeyedDatabase, Tx
-from app.ports.sweeps import Sweeps
+from app.ports.leases import Sweeps
 from app.ports.tokens import Tokens, Vouched
-from app.services.registry import each_tenant
+
+NAMES_AT_A_TIME = 500
+
+
+async def each_tenant(sweeps: Sweeps) -> AsyncIterator[TenantId]:
+    async for names in tenants_in_batches(sweeps, at_a_time=NAMES_AT_A_TIME):
+        for name in names:
+            yield name
+
+
+async def tenants_in_batches(sweeps: Sweeps, *, at_a_time: int) -> AsyncIterator[list[TenantId]]:
+    names = await sweeps.tenants(after=None, limit=at_a_time)
+    while names:
+        yield names
+        names = await sweeps.tenants(after=names[-1], limit=at_a_time)
+
 
 TOUCH_EVERY = timedelta(minutes=1)
 """A key's last use is for people to read: not worth a write with each request."""

@@ -13,20 +13,18 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from app.domain.documents import Document, DocumentStatus, blob_key, status
-from app.domain.doorbells import Ring
+from app.domain.doorbells import NEED_TEXT, TEXT, Ring
 from app.domain.errors import Invalid, LlmNotConfigured
 from app.domain.idempotency import Once
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import Job, NewJob
-from app.domain.lanes import NEED_TEXT, TEXT
 from app.domain.usage import Used
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
-from app.services import once as idempotency
-from app.services import originals
-from app.services.meter import Meter, refuse_late
-from app.services.queue_limit import refuse_beyond
+from app.services import idempotency, outputs
+from app.services.limits import refuse_beyond
 from app.services.ringing import Ringing
+from app.services.upload_stream import Meter, refuse_late
 from app.tracing import current
 
 log = structlog.get_logger()
@@ -137,7 +135,7 @@ class Uploads:
 
     async def _mend(self, document: Document, received: Received) -> None:
         """Bytes that a disk or a restored backup has lost: who uploads them again is the one who has them."""
-        if not await originals.intact(self.blobs, document):
+        if not await outputs.intact(self.blobs, document):
             log.warning("document_mended", tenant_id=document.tenant_id, document_id=str(document.id))
             kept = self.blobs.get(blob_key(received.tenant_id, received.document_id))
             await self.blobs.put(blob_key(document.tenant_id, document.id), kept)

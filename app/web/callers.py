@@ -13,12 +13,12 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 
-from app.domain.callers import Caller
 from app.domain.errors import Forbidden, TooMany, Unauthorized, Unavailable
 from app.domain.ids import TenantId
 from app.domain.keys import Scope
 from app.domain.rates import WINDOW, Verdict
-from app.services.rates import Rates
+from app.domain.tenants import Caller
+from app.services.limits import Rates
 from app.services.tenants import Tenants
 from app.web.refusals import refuses
 

@@ -3,13 +3,14 @@
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Header, Path, Request, Response
 from pydantic import BeforeValidator
 
-from app.domain.errors import NotFound
+from app.domain.errors import Conflict, IdempotencyMismatch, Invalid, NotFound
+from app.domain.idempotency import Once
 from app.domain.ids import DocumentId, JobId, WebhookId
 from app.services.documents import Documents
-from app.services.events import Events
+from app.services.events.open import Events
 from app.services.jobs import Jobs
 from app.services.outputs import Outputs
 from app.services.renditions import Renditions
@@ -17,6 +18,7 @@ from app.services.search import Search
 from app.services.uploads import Uploads
 from app.services.usage import Usage
 from app.services.webhooks import Webhooks
+from app.web.refusals import refuses
 
 
 def _of_runtime(name: str) -> Any:
@@ -56,3 +58,31 @@ TheUsage = Annotated[Usage, _of_runtime("usage")]
 ADocumentId = Annotated[DocumentId, _id_of("document")]
 AJobId = Annotated[JobId, _id_of("job")]
 AWebhookId = Annotated[WebhookId, _id_of("webhook")]
+
+
+KEY = Header(
+    alias="Idempotency-Key",
+    min_length=1,
+    max_length=255,
+    pattern=r"^[\x20-\x7e]*$",
+    description="1 to 255 printable ASCII characters of your choice. Sent again within 24 hours with the same key, the"
+    " request is answered with what the first one made, and nothing is made twice.",
+    examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
+)
+
+
+@refuses(Conflict, IdempotencyMismatch)
+async def _once(request: Request, key: Annotated[str | None, KEY] = None) -> Once | None:
+    if key is None:
+        return None
+    if len(request.headers.getlist("idempotency-key")) > 1:
+        raise Invalid("send one Idempotency-Key", pointer="/Idempotency-Key")
+    return Once(key=key, operation=f"{request.method} {request.url.path}")
+
+
+def tell_replayed(response: Response, *, replayed: bool) -> None:
+    if replayed:
+        response.headers["Idempotency-Replayed"] = "true"
+
+
+AnOnce = Annotated[Once | None, Depends(_once)]

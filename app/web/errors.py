@@ -4,11 +4,13 @@ import math
 import traceback
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Literal
 
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
@@ -28,7 +30,41 @@ from app.domain.errors import (
     Unavailable,
     Unsupported,
 )
-from app.web.problems import PROBLEM, FieldFault, Problem
+
+PROBLEM = "application/problem+json"
+
+
+class FieldFault(BaseModel):
+    """What is wrong, and where."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(BaseModel):
+    """What went wrong (RFC 9457). `code` is for programs, `detail` for people."""
+
+    type: str = Field(description="A URI reference; `about:blank` where the status says it all.")
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="In snake_case, and never changed; new ones may come.")
+    request_id: str
+    errors: list[FieldFault] | None = Field(None, description="Of a request that is not valid.")
+
+
+class HealthBody(BaseModel):
+    """It is well."""
+
+    status: Literal["ok"]
+
+
+class ReadinessBody(BaseModel):
+    """What is not ready, and why."""
+
+    status: Literal["not ready"]
+    not_ready: dict[str, str]
+
 
 log = structlog.get_logger()
 

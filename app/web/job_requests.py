@@ -18,8 +18,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from app.domain.errors import Invalid
-from app.handlers.schema_checks import SchemaFault, check_schema
-from app.ports.ocr import Mode
+from app.handlers.llm.schema_checks import SchemaFault, check_schema
+from app.ports.reading import Mode
 from app.services.uploads import JobRequest
 from app.web.errors import json_pointer, said
 from app.web.strict_json import parse_json, whole

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
+from app.domain.doorbells import LANE_OF_KIND
 from app.domain.errors import Unavailable
-from app.domain.lanes import LANE_OF_KIND
-from app.ports.sweeps import Backlog, Wear
-from app.services.looks import Looks
+from app.ports.leases import Backlog, Wear
+from app.services.backlog_cache import Looks
 from app.telemetry import Metrics
 
 

@@ -7,13 +7,13 @@ from uuid import UUID
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator
 
-from app.domain.callers import Caller
 from app.domain.documents import Document, DocumentStatus, status
 from app.domain.jobs import Attempt, AttemptOutcome, Job, JobState
 from app.domain.keys import Scope
 from app.domain.pages import Page, Source
+from app.domain.tenants import Caller
 from app.domain.warnings import WarningCode
-from app.web.results import RESULT
+from app.web.job_results import RESULT
 
 
 def in_utc(moment: datetime) -> datetime:

@@ -11,8 +11,7 @@ from app.domain.leases import ClaimedJob
 from app.ports.doorbell import Delivery, Doorbell
 from app.services.execution import Execution
 from app.telemetry import Metrics
-from app.worker.heart import Heart
-from app.worker.holds import monotonic
+from app.worker.heartbeat import Heart, monotonic
 
 log = structlog.get_logger()
 

@@ -1,6 +1,7 @@
 """The worker: a consumer for each lane, a heart, a sweeper; and how they stop."""
 
 import asyncio
+import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,15 +10,43 @@ from datetime import timedelta
 import structlog
 
 from app.services.execution import Interruption
+from app.services.maintenance import Upkeep
 from app.services.purging import Purging
 from app.services.sweeping import Sweeping
-from app.services.upkeep import Upkeep
 from app.telemetry import Metrics
 from app.worker.consumer import Consumer
-from app.worker.heart import Heart
-from app.worker.loops import keep_going
+from app.worker.heartbeat import Heart
 
 log = structlog.get_logger()
+
+
+async def keep_going(
+    name: str,
+    turn: Callable[[], Awaitable[object]],
+    *,
+    every: timedelta,
+    deadline: timedelta,
+    metrics: Metrics,
+    after: timedelta = timedelta(),
+    vital: bool = True,
+) -> None:
+    """Run `turn` again and again until cancelled, for the first time `after` a while.
+
+    A process is not ready while a vital one has not succeeded for long.
+    """
+    # Three turns may fail, each as slowly as it is let.
+    metrics.loop_started(name, silent_after=3 * (every + deadline).total_seconds() if vital else math.inf)
+    await asyncio.sleep(after.total_seconds())
+    while True:
+        try:
+            async with asyncio.timeout(deadline.total_seconds()):
+                await turn()
+        except Exception as error:  # a loop that dies takes recovery with it: log, and try again
+            log.warning("loop_failed", loop=name, exc_info=error)
+        else:
+            metrics.loop_succeeded(name)
+        await asyncio.sleep(every.total_seconds())
+
 
 FULL_PASS_EVERY = timedelta(minutes=10)
 PURGE_AFTER = timedelta(minutes=10)

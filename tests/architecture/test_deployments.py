@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.adapters.ocr.engines import MEMORY_BYTES
 from app.cli.serving import HTTP_GRACE
-from app.domain.lanes import Lane
+from app.domain.doorbells import Lane
+from app.reading.engines.choose import MEMORY_BYTES
 from app.settings import PREFIX, Settings
 from app.web.routes import health
 from tests.support.deployments import (

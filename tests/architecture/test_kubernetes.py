@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from app.domain.lanes import LANE_OF_KIND, Lane
+from app.domain.doorbells import LANE_OF_KIND, Lane
 from app.settings import Settings
 from tests.support.deployments import DEPLOY, objects, pods, read
 

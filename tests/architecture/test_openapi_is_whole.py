@@ -29,7 +29,7 @@ def test_every_operation_says_more_than_its_name(document: dict[str, Any]) -> No
 def test_every_tag_is_described(document: dict[str, Any]) -> None:
     described = {tag["name"] for tag in document["tags"] if tag["description"]}
     used = {tag for operation in operations(document).values() for tag in operation["tags"]}
-    assert used == described, "name it in app.web.openapi_texts.TAGS"
+    assert used == described, "name it in app.web.openapi.texts.TAGS"
 
 
 def test_every_answer_is_described_with_its_body_and_its_headers(document: dict[str, Any]) -> None:

@@ -9,11 +9,11 @@ from datetime import timedelta
 import aioboto3
 from redis.asyncio import Redis
 
-from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine, administer
 from app.adapters.redis.doorbell import RedisDoorbell
 from app.adapters.sqs.doorbell import SqsDoorbell
+from app.embedded.server import EmbeddedPostgres
 from app.ports.doorbell import Doorbell
 from tests.chaos.servers import OwnServer
 from tests.support.databases import Cloned

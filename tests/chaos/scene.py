@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres.database import PostgresDatabase
 from app.adapters.postgres.engine import Engine, administer
+from app.embedded.server import EmbeddedPostgres
 from tests.chaos import load
 from tests.chaos.arrivals import Arrivals
 from tests.chaos.chronicle import Chronicle

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres.engine import administer
+from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.adapters.postgres.migrations import migrate
-from app.adapters.postgres.roles import APP, OWNER, make_roles
+from app.embedded.server import EmbeddedPostgres
 from tests.support.databases import Cloned
 
 

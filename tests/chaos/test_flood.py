@@ -13,8 +13,7 @@ import pytest
 
 from app.adapters.postgres.engine import Engine, administer
 from app.adapters.postgres.sweeps import PostgresSweeps
-from app.domain.doorbells import Ring
-from app.domain.lanes import Lane
+from app.domain.doorbells import Lane, Ring
 from app.ports.doorbell import Delivery
 from app.services.ringing import Ringing
 from app.services.sweeping import Sweeping

@@ -22,7 +22,7 @@ from app.domain.ids import JobId, TenantId, uuid7
 from app.domain.jobs import NewJob
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
-from app.ports.handlers import Reporter
+from app.ports.leases import Reporter
 from app.services.tenants import Tenants
 from app.settings import Settings
 from app.telemetry import Metrics

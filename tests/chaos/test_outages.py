@@ -15,11 +15,11 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres import doorbell as listener_module
 from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import Engine, administer
 from app.domain.doorbells import Ring
+from app.embedded.server import EmbeddedPostgres
 from app.ports.doorbell import Delivery
 from tests.chaos.fleet import Fleet, fleet, ring_all
 from tests.chaos.servers import OwnServer

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from redis.asyncio import Redis
 
 from app.adapters.postgres.engine import administer
-from app.domain.lanes import Lane
+from app.domain.doorbells import Lane
 from tests.chaos.behaviours.processes import eventually
 from tests.chaos.production import Serving, Site, site
 from tests.chaos.progress import say, table

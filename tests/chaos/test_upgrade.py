@@ -24,10 +24,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres import migrations
 from app.adapters.postgres.engine import administer
-from app.adapters.postgres.roles import APP, OWNER, make_roles
+from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
+from app.embedded.server import EmbeddedPostgres
 from tests.chaos.progress import say, table
 from tests.support.databases import Cloned
 from tests.support.folders import open_folder

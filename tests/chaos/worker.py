@@ -25,10 +25,10 @@ from app.domain.jobs import JobError, Progress
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze
 from app.ports.database import Tx
-from app.ports.handlers import Reporter
+from app.ports.leases import Reporter
 from app.settings import Settings
 from app.telemetry import Metrics, set_up_logging
-from app.worker import consumer, heart
+from app.worker import consumer, heartbeat
 
 
 class Log:
@@ -146,7 +146,7 @@ async def main() -> None:
     log = Log(os.environ.get("EXECUTIONS"))
     # A storm is over in a minute: no time for waits as long as an outage would want them.
     vars(outcomes)["BACKOFF"] = timedelta(seconds=2)
-    for module in (heart, consumer):
+    for module in (heartbeat, consumer):
         vars(module)["monotonic"] = log.clock
     async with open_runtime(Settings(), Metrics(), handlers=[Scripted(log)]) as runtime:
         assert runtime.worker is not None

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.answers import Kept
 from app.domain.leases import Lease, Settlement
+from app.domain.llm.kept_answers import Kept
 from tests.support.rig import Rig, done, fail, new_answer, release
 
 FIRST = new_answer(question="a:0", text='{"summary": "…"}')

@@ -12,7 +12,7 @@ from app.domain.ids import TenantId
 from app.domain.jobs import Job
 from app.domain.leases import Beat, Claim, ClaimOutcome, Pulse, Settled
 from app.ports.database import Tx
-from app.ports.sweeps import Swept
+from app.ports.leases import Swept
 from tests.conformance.job_machine import JobMachine
 from tests.conformance.job_moves import ACTS, EVERY_KIND, KINDS, MANY, PICKS, SEVERAL, WORKERS, Act, Pick, Token
 from tests.support.rig import LEASE, SECOND

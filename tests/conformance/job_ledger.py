@@ -10,7 +10,7 @@ from app.domain.ids import JobId, TenantId
 from app.domain.jobs import Job, JobState, NewJob
 from app.domain.leases import Beat, Claim, ClaimOutcome, Lease, Pulse, Settlement
 from app.domain.outcomes import Ending
-from app.ports.sweeps import Swept
+from app.ports.leases import Swept
 from tests.conformance import job_model as model
 from tests.conformance.job_model import Model, Span
 from tests.conformance.job_moves import MANY

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from app.domain.doorbells import NEED_TEXT
 from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import CANCELLED, AttemptOutcome, Job, JobState, NewJob
-from app.domain.lanes import NEED_TEXT
 from app.domain.leases import ClaimOutcome
 from tests.support.rig import KIND, SECOND, Rig, done, fail, new_job, new_page, retry, ring_of, snooze
 

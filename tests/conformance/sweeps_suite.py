@@ -10,7 +10,7 @@ from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
 from app.domain.jobs import APART, FIRST_RING_GRACE, WORKER_LOST, AttemptOutcome, Job, JobState
 from app.domain.leases import ClaimOutcome
-from app.ports.sweeps import Backlog, Swept
+from app.ports.leases import Backlog, Swept
 from tests.support.rig import KIND, LEASE, SECOND, Rig, done, fail, ring_of
 
 GRACE = FIRST_RING_GRACE + SECOND

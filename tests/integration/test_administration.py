@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import keys, tenants
-from app.cli.durations import duration
+from app.cli.keys import duration
 from app.domain.errors import DairaError, Invalid
 from tests.support.databases import Cloned
 

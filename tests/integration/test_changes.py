@@ -2,8 +2,8 @@
 
 import asyncpg
 
+from app.adapters.postgres.changes import position_of, snapshot_of
 from app.adapters.postgres.engine import Engine, administer
-from app.adapters.postgres.positions import position_of, snapshot_of
 from app.domain.changes import Position, Window
 from app.domain.ids import TenantId
 from app.domain.jobs import JobState

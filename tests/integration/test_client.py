@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from app.client.client import Client
 from app.client.faults import ApiFault
-from app.client.tries import AT_ONCE, Patience
+from app.client.retries import AT_ONCE, Patience
 from tests.support.bad_line import CUT, LOST, BadLine, Trouble, bad_line
 from tests.support.folders import open_folder
 from tests.support.papers import SENTENCE, Sheet, drawn, pdf

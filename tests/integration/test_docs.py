@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL.PngImagePlugin import PngInfo
 
-from app.adapters.embedded.locks import Locks
+from app.embedded.locks import Locks
 from tests.support.folders import open_folder
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.ports import free_port, listens

@@ -19,10 +19,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from app.adapters.embedded import binaries, keeper
-from app.adapters.embedded.places import CLUSTERS, Places
-from app.adapters.embedded.server import EmbeddedPostgres
-from app.domain.errors import Unavailable
+from app.embedded import binaries, supervisor
+from app.embedded.account import ServerUnavailable
+from app.embedded.paths import CLUSTERS, Places
+from app.embedded.server import EmbeddedPostgres
 
 ROOT = Path(__file__).resolve().parents[2]
 IS_ROOT = os.geteuid() == 0
@@ -33,7 +33,7 @@ USER = """
 import sys
 from datetime import timedelta
 from pathlib import Path
-from app.adapters.embedded.server import EmbeddedPostgres
+from app.embedded.server import EmbeddedPostgres
 EmbeddedPostgres(Path(sys.argv[1]), durable=False, grace=timedelta(seconds=float(sys.argv[2]))).start()
 print("ready", flush=True)
 if sys.argv[3] == "stay":
@@ -175,7 +175,7 @@ def test_the_server_stays_while_one_of_two_users_is_left(house: House) -> None:
     leaving.start()
     staying.start()
     leaving.close()
-    assert stays(house.is_up, seconds=4 * keeper.TICK_S)
+    assert stays(house.is_up, seconds=4 * supervisor.TICK_S)
     staying.close()
     wait_until(house.is_down)
 
@@ -184,7 +184,7 @@ def test_a_user_that_comes_within_the_grace_finds_the_server_running(house: Hous
     first, second = house.server(grace=30), house.server()
     first.start()
     first.close()
-    assert stays(house.is_up, seconds=2 * keeper.TICK_S)
+    assert stays(house.is_up, seconds=2 * supervisor.TICK_S)
     second.start()
     assert house.log.count("starting PostgreSQL") == 1
     os.kill(house.keeper, signal.SIGTERM)
@@ -231,7 +231,7 @@ def test_a_server_that_does_not_come_up_is_answered_with_the_end_of_its_log(hous
     server.close()
     wait_until(house.is_down)
     (house.data / "global" / "pg_control").unlink()
-    with pytest.raises(Unavailable, match="pg_control"):
+    with pytest.raises(ServerUnavailable, match="pg_control"):
         server.start()
 
 
@@ -302,9 +302,9 @@ def test_the_log_does_not_grow_for_ever_and_holds_no_content(house: House) -> No
     assert "rows_word_check" in house.log
     assert "secret" not in house.log
     with house.places.log.open("ab") as log:
-        log.write(b"x" * (keeper.LOG_LIMIT + 1))
+        log.write(b"x" * (supervisor.LOG_LIMIT + 1))
     wait_until(lambda: house.places.log.stat().st_size < 1000)
-    assert house.places.log.with_suffix(".log.1").stat().st_size > keeper.LOG_LIMIT
+    assert house.places.log.with_suffix(".log.1").stat().st_size > supervisor.LOG_LIMIT
 
 
 def test_the_binaries_may_be_those_of_another_installation(house: House, tmp_path: Path) -> None:
@@ -344,12 +344,12 @@ def test_a_home_that_the_account_can_not_enter_is_served_from_elsewhere(
 @pytest.mark.skipif(not IS_ROOT, reason="only root hands the server to another account")
 @pytest.mark.parametrize("name", ["root", "nobody-of-that-name"])
 def test_an_account_that_can_not_run_the_server_is_refused(name: str, directory: Path) -> None:
-    with pytest.raises(Unavailable, match="DAIRA_PG_USER"):
+    with pytest.raises(ServerUnavailable, match="DAIRA_PG_USER"):
         EmbeddedPostgres(directory / "home", pg_user=name).start()
 
 
 def test_a_missing_installation_is_answered_with_what_to_do(directory: Path) -> None:
-    with pytest.raises(Unavailable, match=r"DAIRA_DATABASE_URL.*DAIRA_PG_BIN"):
+    with pytest.raises(ServerUnavailable, match=r"DAIRA_DATABASE_URL.*DAIRA_PG_BIN"):
         EmbeddedPostgres(directory / "home", pg_bin=directory / "bin").start()
     # -S: without site-packages, and so without the wheel.
     done = subprocess.run(
@@ -364,5 +364,5 @@ def test_a_missing_installation_is_answered_with_what_to_do(directory: Path) -> 
 
 def test_a_home_that_can_not_be_made_is_answered_with_what_to_do(directory: Path) -> None:
     (directory / "file").touch()
-    with pytest.raises(Unavailable, match="DAIRA_DATA_DIR"):
+    with pytest.raises(ServerUnavailable, match="DAIRA_DATA_DIR"):
         EmbeddedPostgres(directory / "file" / "home").start()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.adapters.ocr.recognizer import ProcessRecognizer
-from app.domain import media
 from app.domain.errors import DocumentFault
+from app.domain.filetypes import types
+from app.reading.recognizer import ProcessRecognizer
 from tests.integration.test_text_formats import SAMPLES
 from tests.support.heic import heic
 from tests.support.office import zipped
@@ -22,7 +22,7 @@ SEED = 20_260
 MUTATIONS = 200
 RIGHT = {"done", "corrupt", "encrypted", "too_large", "too_many_pages", "unsupported", "empty"}
 
-FUZZED = SAMPLES | {media.HEIC: heic(), media.GIF: encoded(drawn("x"), "GIF"), media.AVIF: encoded(drawn("x"), "AVIF")}
+FUZZED = SAMPLES | {types.HEIC: heic(), types.GIF: encoded(drawn("x"), "GIF"), types.AVIF: encoded(drawn("x"), "AVIF")}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,13 +12,13 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection
 
-from app.adapters.embedded.locks import Locks
-from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres import migrations
 from app.adapters.postgres.engine import Engine, administer
-from app.adapters.postgres.roles import APP, OWNER, make_roles
+from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.adapters.postgres.tables import metadata
 from app.domain.errors import Conflict, Invalid
+from app.embedded.locks import Locks
+from app.embedded.server import EmbeddedPostgres
 from tests.support.databases import Cloned, with_database
 
 BEFORE_WEBHOOKS = "20261130_0600"

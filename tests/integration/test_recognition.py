@@ -7,11 +7,11 @@ import pytest
 import pytest_asyncio
 from PIL import Image, ImageDraw, ImageFont
 
-from app.adapters.ocr.null import NullRecognizer
-from app.adapters.ocr.recognizer import ProcessRecognizer
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source
-from app.ports.ocr import Mode, Recognizer
+from app.ports.reading import Mode, Recognizer
+from app.reading.null import NullRecognizer
+from app.reading.recognizer import ProcessRecognizer
 from tests.support import reading
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, encrypted_pdf, pdf
 from tests.support.reading import Written

@@ -15,12 +15,12 @@ import pytest
 import pytest_asyncio
 from PIL import Image
 
-from app.adapters.ocr import pool
-from app.adapters.ocr.process import ChildProcess
-from app.adapters.ocr.recognizer import ProcessRecognizer
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page
-from app.ports.ocr import Mode
+from app.ports.reading import Mode
+from app.reading.children import pool
+from app.reading.children.process import ChildProcess
+from app.reading.recognizer import ProcessRecognizer
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.reading import pages_of
 
@@ -310,8 +310,8 @@ async def test_a_broken_installation_is_said_and_not_blamed_on_the_document(tmp_
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from app.adapters.ocr.recognizer import ProcessRecognizer
-from app.ports.ocr import Mode
+from app.reading.recognizer import ProcessRecognizer
+from app.ports.reading import Mode
 
 async def main():
     recognizer = ProcessRecognizer(children=2)

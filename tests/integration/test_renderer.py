@@ -15,9 +15,9 @@ import pytest
 import pytest_asyncio
 from PIL import Image, ImageChops, ImageCms, ImageStat
 
-from app.adapters.ocr.renderer import ProcessRenderer
 from app.domain.errors import DocumentFault, NotFound, Unavailable
 from app.domain.pages import Page, Source
+from app.reading.renderer import ProcessRenderer
 from tests.support.papers import LETTER, SENTENCE, Sheet, drawn, encoded, encrypted_pdf, pdf
 from tests.support.rig import new_page
 from tests.support.scans import jpeg, page_image, scan, searchable, selected, whole
@@ -352,7 +352,7 @@ async def test_a_closed_renderer_is_unavailable_to_who_is_served_and_to_who_come
 
 
 async def test_a_result_without_end_is_cut_off(renderer: ProcessRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.adapters.ocr.renderer._MOST_BYTES", 1000)
+    monkeypatch.setattr("app.reading.renderer._MOST_BYTES", 1000)
     with pytest.raises(DocumentFault, match="too large") as ended:
         await page_image(renderer, pdf(Sheet(image=SCAN.image)))
     assert ended.value.code == "too_large"

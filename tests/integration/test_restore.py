@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from app.adapters.embedded import binaries
-from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.adapters.postgres.leases import PostgresLeases
 from app.adapters.postgres.migrations import migrate
-from app.adapters.postgres.roles import APP, OWNER, make_roles
 from app.bootstrap import open_runtime
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, tenant_id
 from app.domain.keys import Scope
+from app.embedded import binaries
+from app.embedded.server import EmbeddedPostgres
 from app.telemetry import Metrics
 from tests.security.clamps import TABLES, clamped, counts
 from tests.security.furniture import settings_of

@@ -7,9 +7,9 @@ import pytest
 import pytest_asyncio
 from PIL import Image, ImageChops, ImageStat
 
-from app.adapters.ocr.recognizer import ProcessRecognizer
-from app.adapters.ocr.renderer import ProcessRenderer
 from app.domain.pages import Page, Source, Word, text_of
+from app.reading.recognizer import ProcessRecognizer
+from app.reading.renderer import ProcessRenderer
 from tests.support.papers import LETTER, SENTENCE, Sheet, encoded, pdf
 from tests.support.reading import pages_of
 from tests.support.scans import DPI, Scan, found, jpeg, page_image, scan, searchable, selected, share_on_the_ink

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.adapters.postgres.engine import Engine, administer
-from app.adapters.postgres.wall import PostgresWall
+from app.adapters.postgres.isolation.probe import PostgresWall
 from app.domain.errors import Conflict
 from app.domain.selftest import new_tenant
 from app.selftest.run import CHECKS

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from app import bootstrap
 from app.adapters.postgres.engine import administer
-from app.domain.lanes import Lane
+from app.domain.doorbells import Lane
 from app.selftest import bench, delivery
 from app.selftest.run import Verdict
 from tests.support.databases import Cloned

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.adapters.ocr.recognizer import ProcessRecognizer
-from app.domain import media
 from app.domain.errors import DocumentFault
-from app.domain.media import IMAGES, NAMES, PDF
-from app.ports.ocr import Mode
+from app.domain.filetypes import types
+from app.domain.filetypes.types import IMAGES, NAMES, PDF
+from app.ports.reading import Mode
+from app.reading.recognizer import ProcessRecognizer
 from tests.support.office import (
     compound_file,
     docx,
@@ -33,20 +33,20 @@ from tests.support.papers import SENTENCE
 from tests.support.reading import Written, pages_of, type_of
 
 SAMPLES = {
-    media.DOCX: docx(),
-    media.XLSX: xlsx(rows(tuple(SENTENCE.split()))),
-    media.PPTX: pptx(shape(SENTENCE)),
-    media.ODT: odt(),
-    media.ODS: open_document(
+    types.DOCX: docx(),
+    types.XLSX: xlsx(rows(tuple(SENTENCE.split()))),
+    types.PPTX: pptx(shape(SENTENCE)),
+    types.ODT: odt(),
+    types.ODS: open_document(
         f"<table:table><table:table-row><table:table-cell><text:p>{SENTENCE}</text:p></table:table-cell>"
         "</table:table-row></table:table>",
         kind="spreadsheet",
     ),
-    media.ODP: open_document(f"<draw:page><text:p>{SENTENCE}</text:p></draw:page>", kind="presentation"),
-    media.RTF: rtf(),
-    media.HTML: html(),
-    media.EML: mail(),
-    media.TEXT: SENTENCE.encode(),
+    types.ODP: open_document(f"<draw:page><text:p>{SENTENCE}</text:p></draw:page>", kind="presentation"),
+    types.RTF: rtf(),
+    types.HTML: html(),
+    types.EML: mail(),
+    types.TEXT: SENTENCE.encode(),
 }
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -90,7 +90,7 @@ async def test_a_file_that_was_read_whole_is_not_opened_again_by_others(written:
     recognizer = ProcessRecognizer(children=2)
     await recognizer.start()
     try:
-        assert len(await pages_of(recognizer, written(b"a\fb" * 100), media_type=media.TEXT)) == 101
+        assert len(await pages_of(recognizer, written(b"a\fb" * 100), media_type=types.TEXT)) == 101
         assert sorted(child.files for child in recognizer._pool._living) == [0, 1]
     finally:
         await recognizer.close()

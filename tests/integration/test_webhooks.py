@@ -22,9 +22,9 @@ from app.domain.keys import Scope
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome
 from app.domain.webhooks import Event
-from app.handlers.shares import Shares
 from app.handlers.webhook import WebhookHandler
-from app.ports.handlers import Reporter
+from app.handlers.webhook_slots import Shares
+from app.ports.leases import Reporter
 from app.settings import Settings
 from app.telemetry import Metrics
 from tests.support.databases import Cloned

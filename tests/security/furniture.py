@@ -20,8 +20,8 @@ from app.domain.search import MOST_RANK, Place, parse
 from app.domain.webhooks import Event, Webhook
 from app.settings import Settings
 from app.telemetry import Metrics
-from app.web import cursors
-from app.web.listings import binding
+from app.web import pagination
+from app.web.pagination import binding
 from tests.security.operations import PLAIN
 from tests.support.databases import Cloned
 from tests.support.event_streams import LeavesEndless
@@ -65,14 +65,14 @@ class Furniture:
             "sha256": self.document.sha256,
             "file": self.content,
             "documents cursor": self._bound(
-                "/v1/documents", cursors.of_document(self.document.created_at, self.document.id)
+                "/v1/documents", pagination.of_document(self.document.created_at, self.document.id)
             ),
-            "jobs cursor": self._bound("/v1/jobs", cursors.of_job(self.done.id)),
-            "search cursor": self._bound("/v1/search", cursors.of_hit(self.found), ("q", WANTED)),
+            "jobs cursor": self._bound("/v1/jobs", pagination.of_job(self.done.id)),
+            "search cursor": self._bound("/v1/search", pagination.of_hit(self.found), ("q", WANTED)),
             "webhook_id": str(self.webhook.id),
-            "webhooks cursor": self._bound("/v1/webhooks", cursors.of_webhook(self.webhook.id)),
+            "webhooks cursor": self._bound("/v1/webhooks", pagination.of_webhook(self.webhook.id)),
             "deliveries cursor": self._bound(
-                f"/v1/webhooks/{self.webhook.id}/deliveries", cursors.of_job(self.done.id)
+                f"/v1/webhooks/{self.webhook.id}/deliveries", pagination.of_job(self.done.id)
             ),
         }
 
@@ -89,12 +89,12 @@ def unknown_values(moment: datetime) -> dict[str, Any]:
         "filename": uuid7().hex,
         "sha256": uuid7().hex * 2,
         "file": b"%PDF-1.7 " + uuid7().hex.encode(),
-        "documents cursor": cursors.of_document(moment, DocumentId(uuid7())),
-        "jobs cursor": cursors.of_job(JobId(uuid7())),
-        "search cursor": cursors.of_hit(Place(rank=MOST_RANK, document_id=DocumentId(uuid7()), page=1)),
+        "documents cursor": pagination.of_document(moment, DocumentId(uuid7())),
+        "jobs cursor": pagination.of_job(JobId(uuid7())),
+        "search cursor": pagination.of_hit(Place(rank=MOST_RANK, document_id=DocumentId(uuid7()), page=1)),
         "webhook_id": str(uuid7()),
-        "webhooks cursor": cursors.of_webhook(WebhookId(uuid7())),
-        "deliveries cursor": cursors.of_job(JobId(uuid7())),
+        "webhooks cursor": pagination.of_webhook(WebhookId(uuid7())),
+        "deliveries cursor": pagination.of_job(JobId(uuid7())),
     }
 
 

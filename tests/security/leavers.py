@@ -17,10 +17,10 @@ from app.domain.ids import DocumentId, TenantId, uuid7
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
 from app.ports.database import Database, Tx
-from app.ports.handlers import Reporter
+from app.ports.leases import Reporter
 from app.services.execution import Execution
 from app.services.settling import Settling
-from app.worker.holds import JobHold, monotonic
+from app.worker.heartbeat import JobHold, monotonic
 from tests.security.furniture import Furniture, House
 from tests.support.rig import KIND, LEASE, new_page, ring_of
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.adapters.embedded import binaries
 from app.adapters.postgres.engine import Engine, administer
-from app.adapters.postgres.roles import make_roles
+from app.adapters.postgres.isolation.roles import make_roles
 from app.domain.ids import tenant_id, uuid7
+from app.embedded import binaries
 from tests.security.clamps import TABLES, clamped, counts
 from tests.security.test_breaches import faults
 from tests.support.databases import Cloned, with_database

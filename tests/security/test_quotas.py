@@ -10,16 +10,16 @@ import pytest
 from app.adapters.filesystem.blobs import FileBlobs
 from app.adapters.memory.doorbell import MemoryDoorbell
 from app.adapters.postgres.engine import Engine, administer
+from app.domain.doorbells import Lane
 from app.domain.errors import NotFound, TooMany
 from app.domain.ids import TenantId
-from app.domain.lanes import Lane
-from app.services import queue_limit
+from app.services import limits
 from app.services.erasure import Erasure
+from app.services.events.watcher import Watching
 from app.services.jobs import Jobs
-from app.services.queue_limit import NEAR
+from app.services.limits import NEAR
 from app.services.ringing import Ringing
 from app.services.uploads import JobRequest, Uploads
-from app.services.watching import Watching
 from app.telemetry import Metrics
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
@@ -97,7 +97,7 @@ async def test_it_is_as_exact_where_the_limit_comes_near_only_meanwhile(
 ) -> None:
     """Some are counted without the lock; their jobs are within what `NEAR` leaves room for."""
     # 30 connections, and so 30 transactions at a time with 4 jobs each.
-    monkeypatch.setattr(queue_limit, "NEAR", 120)
+    monkeypatch.setattr(limits, "NEAR", 120)
     tenant = await rig.tenant()
     for _ in range(30):
         await rig.enqueue(tenant)

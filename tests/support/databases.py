@@ -11,10 +11,10 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
-from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres.engine import administer
+from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.adapters.postgres.migrations import migrate
-from app.adapters.postgres.roles import APP, OWNER, make_roles
+from app.embedded.server import EmbeddedPostgres
 
 VERSIONS = Path(__file__).parents[2] / "alembic" / "versions"
 

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.adapters.ocr.process import ChildFailed
-from app.adapters.ocr.recognizer import ProcessRecognizer
 from app.domain.errors import DocumentFault
-from app.domain.media import HEAD, PDF, image_type
-from app.handlers.drafting import UNREADABLE_AT_FIRST
-from app.ports.ocr import Mode, Unreadable
+from app.domain.filetypes.types import HEAD, PDF, image_type
+from app.handlers.page_drafts import UNREADABLE_AT_FIRST
+from app.ports.reading import Mode, Unreadable
+from app.reading.children.process import ChildFailed
+from app.reading.recognizer import ProcessRecognizer
 from tests.support.hazards import OUTCOMES
 
 MEBIBYTE = 1024 * 1024

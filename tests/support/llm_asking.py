@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from app.adapters.llm.circuit_breaker import Gate
 from app.adapters.llm.client import LlmClient
-from app.adapters.llm.gate import Gate
 from app.domain.errors import Unavailable
 from app.ports.llm import Answer, LlmBusy, LlmFault, Question
 from app.telemetry import Metrics

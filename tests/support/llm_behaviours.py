@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from app.domain.tokens import estimate
+from app.domain.llm.token_estimate import estimate
 from tests.support.llm_answers import good_answer, obedient_answer
 
 if TYPE_CHECKING:

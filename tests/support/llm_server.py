@@ -16,7 +16,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from app.domain.tokens import estimate
+from app.domain.llm.token_estimate import estimate
 from tests.support import llm_troubles as _more_behaviours  # noqa: F401 - they are known by being imported
 from tests.support.llm_answers import Prompt, prompt_of
 from tests.support.llm_behaviours import behave, check

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from app.adapters.ocr.text.file import TextFile
-from app.domain.media import HEAD, PDF, image_type
+from app.domain.filetypes.sniff import Sniffer
+from app.domain.filetypes.types import HEAD, PDF, image_type
 from app.domain.pages import Page
-from app.domain.sniffing import Sniffer
 from app.domain.warnings import DocumentWarning, WarningCode
-from app.ports.ocr import Mode, Recognizer, Unreadable
+from app.ports.reading import Mode, Recognizer, Unreadable
+from app.reading.office.file import TextFile
 
 Written = Callable[[bytes], Path]
 """The fixture that writes bytes to a file, and says to which."""

@@ -7,23 +7,21 @@ from hashlib import sha256
 from typing import Any
 
 from app.adapters.memory.database import MemoryDatabase
-from app.adapters.memory.leases import MemoryLeases
+from app.adapters.memory.leases import MemoryLeases, MemorySweeps
 from app.adapters.memory.store import MemoryStore
-from app.adapters.memory.sweeps import MemorySweeps
-from app.domain.answers import Kept
 from app.domain.documents import Document
 from app.domain.doorbells import Ring
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId, WebhookId, tenant_id, uuid7
 from app.domain.jobs import APART, MAX_EXPIRIES, Attempt, AttemptOutcome, Job, JobError, JobState, NewJob
 from app.domain.keys import ApiKey, Scope, digest, new_secret
 from app.domain.leases import Beat, Claim, ClaimedJob, Lease, Pulse, Settlement
+from app.domain.llm.kept_answers import Kept
 from app.domain.pages import Page, Source, Word
 from app.domain.tenants import TenantState
 from app.domain.webhooks import Event, Webhook
 from app.domain.webhooks import new_secret as new_webhook_secret
 from app.ports.database import KeyedDatabase
-from app.ports.leases import Leases
-from app.ports.sweeps import Sweeps
+from app.ports.leases import Leases, Sweeps
 
 LEASE = timedelta(seconds=60)
 SECOND = timedelta(seconds=1)

@@ -9,9 +9,9 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 from PIL import Image, ImageDraw, ImageFont
 
-from app.adapters.ocr.geometry import displayed
 from app.domain.pages import Page
-from app.ports.renderer import Renderer
+from app.ports.reading import Renderer
+from app.reading.geometry import displayed
 from tests.support.papers import SENTENCE, encoded
 
 Box = tuple[float, float, float, float]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from app.domain.tokens import estimate
+from app.domain.llm.token_estimate import estimate
 from app.ports.llm import Answer, LlmTruncated, Question, Usage
 
 Say = str | Exception

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.adapters.embedded import account as accounts
-from app.adapters.embedded import binaries
-from app.adapters.embedded.account import Account, environment
-from app.adapters.embedded.files import make_private
+from app.embedded import account as accounts
+from app.embedded import binaries
+from app.embedded.account import Account, environment
+from app.embedded.files import make_private
 from tests.support.folders import open_folder
 from tests.support.ports import free_port
 from tests.support.service import using, wait_until

@@ -10,31 +10,28 @@ from typing_extensions import override
 
 from app.adapters.memory.blobs import MemoryBlobs
 from app.adapters.memory.doorbell import MemoryDoorbell
-from app.domain.doorbells import Ring
+from app.domain.doorbells import Lane, Ring
 from app.domain.errors import Unavailable
 from app.domain.ids import TenantId
 from app.domain.jobs import Job
-from app.domain.lanes import Lane
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
 from app.ports.blobs import StockedBlobs
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
-from app.ports.handlers import Reporter
-from app.ports.leases import Leases
+from app.ports.leases import Leases, Reporter
 from app.services.documents import Documents
 from app.services.execution import Execution
+from app.services.maintenance import Upkeep
 from app.services.purging import Purging
 from app.services.ringing import Ringing
 from app.services.search import Search
 from app.services.settling import Settling
 from app.services.sweeping import Sweeping
-from app.services.upkeep import Upkeep
 from app.services.usage import Usage
 from app.telemetry import Metrics
 from app.worker.consumer import Consumer
-from app.worker.heart import Heart, shared
-from app.worker.holds import JobHold, monotonic
+from app.worker.heartbeat import Heart, JobHold, monotonic, shared
 from app.worker.worker import Worker
 from tests.support.rig import KIND, LEASE, Rig, ring_of
 

@@ -5,17 +5,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.domain.documents import Document
+from app.domain.doorbells import NEED_TEXT
 from app.domain.jobs import Job
-from app.domain.lanes import NEED_TEXT
 from app.domain.pages import Page, Source, Word, text_of
-from app.handlers.ask import AskHandler
-from app.handlers.asking import Budget
-from app.handlers.classify import ClassifyHandler
-from app.handlers.extract import ExtractHandler
-from app.handlers.summarize import SummarizeHandler
+from app.handlers.llm.ask import AskHandler
+from app.handlers.llm.classify import ClassifyHandler
+from app.handlers.llm.conversation import Budget
+from app.handlers.llm.extract import ExtractHandler
+from app.handlers.llm.summarize import SummarizeHandler
 from app.ports.database import Database
-from app.ports.handlers import Handler
-from app.worker.holds import JobHold
+from app.ports.leases import Handler
+from app.worker.heartbeat import JobHold
 from tests.support.rig import Rig
 from tests.support.scripted_llm import Scripted
 from tests.unit.bench import Bench, a_hold

@@ -22,7 +22,7 @@ from app.ports.llm import Llm
 from app.services.execution import Execution
 from app.settings import Settings
 from app.telemetry import Metrics
-from app.worker.holds import JobHold, monotonic
+from app.worker.heartbeat import JobHold, monotonic
 from tests.support.described import Descriptions, held_to
 from tests.support.event_streams import LeavesEndless
 from tests.support.rig import KIND, LEASE

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from app.bootstrap import open_runtime
 from app.cli import backlog
-from app.domain.lanes import LANE_OF_KIND
-from app.ports.sweeps import Backlog
+from app.domain.doorbells import LANE_OF_KIND
+from app.ports.leases import Backlog
 from app.telemetry import Metrics
 from tests.unit.served import in_memory
 

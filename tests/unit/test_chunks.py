@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.chunks import Chunk, Piece, chunked, ranges
-from app.domain.citations import Citation
-from app.domain.merging import Found, leaves, merged
-from app.domain.ranking import ranked
-from app.handlers.fitting import frozen
+from app.domain.llm.bm25 import ranked
+from app.domain.llm.chunks import Chunk, Piece, chunked, ranges
+from app.domain.llm.citations import Citation
+from app.domain.llm.merging import Found, leaves, merged
+from app.handlers.llm.schema_validation import frozen
 
 texts = st.builds(str.__mul__, st.text(min_size=1, max_size=40), st.integers(1, 200))
 pieces = st.lists(st.builds(Piece, page=st.integers(1, 50), text=texts), max_size=8)

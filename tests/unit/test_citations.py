@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.domain.citations import Citation, Searched, Source, cite, locate, search
+from app.domain.llm.citations import Citation, Searched, Source, cite, locate, search
+from app.domain.llm.page_text import words_of
 from app.domain.pages import Page
-from app.domain.written import words_of
 from tests.support.rig import new_page
 from tests.unit.llm_desk import page_of
 

@@ -19,7 +19,7 @@ from app.__main__ import main
 from app.cli import addresses, tables
 from app.client.client import Client
 from app.client.faults import ApiFault
-from app.client.tries import AT_ONCE
+from app.client.retries import AT_ONCE
 from app.domain.errors import NotFound
 from tests.support.service import command, environment
 

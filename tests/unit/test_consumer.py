@@ -14,8 +14,8 @@ from app.domain.jobs import Job, JobState
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
 from app.ports.doorbell import Delivery
-from app.ports.handlers import Reporter
-from app.worker import consumer, heart
+from app.ports.leases import Reporter
+from app.worker import consumer, heartbeat
 from app.worker.consumer import Consumer
 from tests.support.rig import SECOND, Rig, ring_of
 from tests.unit.bench import Away, Bench
@@ -55,7 +55,7 @@ class Gate:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heart, "TICK", 0.01)
+    monkeypatch.setattr(heartbeat, "TICK", 0.01)
     monkeypatch.setattr(consumer, "BACK_OFF", MILLISECOND)
 
 

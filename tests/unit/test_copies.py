@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.copies import PREFIX, local_copy, remove_abandoned
+from app.temp_copies import PREFIX, local_copy, remove_abandoned
 
 
 async def content() -> AsyncIterator[bytes]:

@@ -6,8 +6,7 @@ from itertools import product
 import pytest
 
 from app.adapters.memory import transitions
-from app.domain.blobs import parse_blob_key
-from app.domain.documents import DocumentStatus, blob_key, status
+from app.domain.documents import DocumentStatus, blob_key, parse_blob_key, status
 from app.domain.errors import Invalid
 from app.domain.ids import DocumentId, TenantId, uuid7
 from app.domain.jobs import Job, JobState

@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.adapters.ocr.text import package
 from app.domain.errors import DocumentFault
 from app.domain.pages import Source
+from app.reading.office import zip_package
 from tests.support.office import docx, paragraph
 from tests.support.papers import SENTENCE
 from tests.support.reading import hiding, text_pages, texts_of
@@ -140,9 +140,9 @@ def test_text_that_a_style_hides_is_left_out() -> None:
 @pytest.mark.threat(51)
 def test_what_is_unpacked_is_counted_over_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = docx(parts={"word/styles.xml": part("styles", " " * 3000)}, s=("styles", "styles.xml"))
-    monkeypatch.setattr(package, "MOST_INFLATED", 5000)
+    monkeypatch.setattr(zip_package, "MOST_INFLATED", 5000)
     assert texts_of(notes) == [SENTENCE]
-    monkeypatch.setattr(package, "MOST_INFLATED", 3300)
+    monkeypatch.setattr(zip_package, "MOST_INFLATED", 3300)
     with pytest.raises(DocumentFault) as fault:
         texts_of(notes)
     assert fault.value.code == "too_large"

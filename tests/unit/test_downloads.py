@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.adapters.memory.blobs import MemoryBlobs
-from app.domain.filenames import displayable
-from app.web.downloads import attachment, matches, renamed
-from app.web.ranges import Range, chosen
+from app.domain.documents import displayable
+from app.web.file_responses import Range, attachment, chosen, matches, renamed
 from tests.unit.served import PROBLEM, Served
 
 CONTENT = b"%PDF-1.7 " + bytes(range(256)) * 4

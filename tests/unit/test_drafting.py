@@ -17,9 +17,9 @@ from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done
 from app.domain.pages import Page, Source, chosen
 from app.domain.warnings import DETAILS, MOST_PAGES, DocumentWarning, WarningCode, of_document, of_pages
-from app.handlers.drafting import UNREADABLE_AT_FIRST, WORTH_A_DRAFT, Drafting
 from app.handlers.ocr import OcrHandler
-from app.ports.ocr import Mode, OpenFile, Unreadable
+from app.handlers.page_drafts import UNREADABLE_AT_FIRST, WORTH_A_DRAFT, Drafting
+from app.ports.reading import Mode, OpenFile, Unreadable
 from app.telemetry import Metrics
 from tests.support.rig import Rig, done, new_page, release
 

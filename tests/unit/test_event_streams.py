@@ -12,9 +12,9 @@ from starlette.types import Receive, Scope, Send
 from app.domain.jobs import Progress
 from app.domain.leases import Pulse
 from app.ports.leases import Leases
-from app.services import following, streams, watching
+from app.services.events import follower, stream, watcher
 from app.telemetry import Metrics
-from app.web import requests
+from app.web import request_log
 from tests.support.rig import LEASE
 from tests.unit.served import ACME, Served, served
 from tests.unit.streams import StreamReader
@@ -159,8 +159,8 @@ async def test_nothing_of_another_tenant_comes_through(web: Served) -> None:
 
 
 async def test_progress_is_told_as_it_is_reached(web: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert watching.PROGRESS_EVERY == 1
-    monkeypatch.setattr(watching, "PROGRESS_EVERY", 0.05)
+    assert watcher.PROGRESS_EVERY == 1
+    monkeypatch.setattr(watcher, "PROGRESS_EVERY", 0.05)
     document = await web.uploaded()
     lease = (await web.claim(document)).lease
     async with StreamReader(web, ALL) as all_jobs, StreamReader(web, of_job(document)) as of_one:
@@ -175,8 +175,8 @@ async def test_progress_is_told_as_it_is_reached(web: Served, monkeypatch: pytes
 
 
 async def test_a_key_that_is_revoked_ends_the_stream(web: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert streams.ASK_AGAIN <= 30
-    monkeypatch.setattr(streams, "ASK_AGAIN", 0.05)
+    assert stream.ASK_AGAIN <= 30
+    monkeypatch.setattr(stream, "ASK_AGAIN", 0.05)
     key = await web.runtime.tenants.issue_key(ACME, name="mine")
     async with StreamReader(web, ALL, key={"Authorization": f"Bearer {key}"}) as reader:
         await reader.position()
@@ -213,7 +213,7 @@ async def test_streams_end_when_the_service_stops(web: Served) -> None:
 
 
 async def test_a_stream_of_a_job_that_is_deleted_ends(web: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "CHECK_EVERY", 0.05)
+    monkeypatch.setattr(watcher, "CHECK_EVERY", 0.05)
     document = await web.uploaded()
     async with StreamReader(web, of_job(document)) as reader:
         await reader.states(1)
@@ -223,8 +223,8 @@ async def test_a_stream_of_a_job_that_is_deleted_ends(web: Served, monkeypatch: 
 
 async def test_an_end_that_no_change_tells_of_is_found(web: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The web of the version before notes no change when it cancels."""
-    monkeypatch.setattr(watching, "CHECK_EVERY", 0.05)
-    monkeypatch.setattr(following.Follower, "tell", lambda *_: None)
+    monkeypatch.setattr(watcher, "CHECK_EVERY", 0.05)
+    monkeypatch.setattr(follower.Follower, "tell", lambda *_: None)
     document = await web.uploaded()
     async with StreamReader(web, of_job(document)) as reader:
         await reader.states(1)
@@ -235,16 +235,16 @@ async def test_an_end_that_no_change_tells_of_is_found(web: Served, monkeypatch:
 async def test_a_reader_that_takes_nothing_costs_a_bounded_amount_and_misses_nothing(
     web: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "MOST_UNTAKEN", 3)
-    monkeypatch.setattr(streams, "PAGE", 4)
+    monkeypatch.setattr(follower, "MOST_UNTAKEN", 3)
+    monkeypatch.setattr(stream, "PAGE", 4)
     kept: list[int] = []
-    tell = following.Follower.tell
+    tell = follower.Follower.tell
 
-    def noting(self: following.Follower, jobs: Any) -> None:
+    def noting(self: follower.Follower, jobs: Any) -> None:
         tell(self, jobs)
         kept.append(len(self._jobs))
 
-    monkeypatch.setattr(following.Follower, "tell", noting)
+    monkeypatch.setattr(follower.Follower, "tell", noting)
     async with StreamReader(web, ALL) as reader:
         await reader.position()
         reader.reads.clear()
@@ -286,7 +286,7 @@ async def test_other_methods_are_answered_with_those_there_are(web: Served, meth
 
 async def test_how_long_a_reader_stays_is_not_how_long_its_answer_took(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("app.web.requests.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("app.web.request_log.time.perf_counter", lambda: clock[0])
     metrics = Metrics()
 
     async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -298,6 +298,6 @@ async def test_how_long_a_reader_stays_is_not_how_long_its_answer_took(monkeypat
     async def take(_: object) -> None: ...
 
     scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
-    await requests.Requests(app, metrics=metrics)(scope, None, take)  # type: ignore[arg-type]
+    await request_log.Requests(app, metrics=metrics)(scope, None, take)  # type: ignore[arg-type]
     labels = {"route": "none", "method": "GET", "status": "200"}
     assert metrics.registry.get_sample_value("daira_http_request_seconds_sum", labels) == 2

@@ -13,10 +13,10 @@ from app.domain.jobs import CANCELLED, AttemptOutcome, JobError, JobState
 from app.domain.leases import ClaimedJob, ClaimOutcome
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze, backoff
 from app.ports.database import Tx
-from app.ports.handlers import Reporter
+from app.ports.leases import Reporter
 from app.services import execution
 from app.services.execution import Interruption
-from app.worker.holds import JobHold
+from app.worker.heartbeat import JobHold
 from tests.support.rig import OOPS, SECOND, Rig, done, new_page, ring_of
 from tests.unit.bench import Act, Away, Bench, a_hold, outcomes
 from tests.unit.waiting import until

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.filenames import LIMIT, UNNAMED, displayable
+from app.domain.documents import LIMIT, UNNAMED, displayable
 
 
 @pytest.mark.parametrize(

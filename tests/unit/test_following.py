@@ -6,8 +6,8 @@ import pytest
 
 from app.domain.changes import Position
 from app.domain.jobs import Job, JobState, Progress
-from app.services import following
-from app.services.following import Follower, Heard
+from app.services.events import follower as following
+from app.services.events.follower import Follower, Heard
 from tests.support.rig import Rig
 
 REACHED = Progress(done=1, total=2, unit="page")

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from app.domain import markdown
-from app.domain.formats import ALTO, HOCR, MARKDOWN, Format
+from app.domain.formats import markdown
+from app.domain.formats.formats import ALTO, HOCR, MARKDOWN, Format
+from app.domain.formats.lines import blocks_of
 from app.domain.ids import TenantId
-from app.domain.lines import blocks_of
 from app.domain.pages import Page, Source, Word, confidence_of, text_of
 from tests.support.rig import new_document
 

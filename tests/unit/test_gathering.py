@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.gathering import Gathered, gather, shown
+from app.cli.upload.find_files import Gathered, gather, shown
 
 
 @pytest.fixture(autouse=True)

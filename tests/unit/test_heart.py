@@ -14,12 +14,10 @@ from app.domain.ids import JobId, TenantId, uuid7
 from app.domain.jobs import Progress
 from app.domain.leases import Beat, ClaimedJob, Lease, Pulse
 from app.domain.outcomes import Done, Outcome
-from app.ports.handlers import Reporter
-from app.ports.leases import Leases
+from app.ports.leases import Leases, Reporter
 from app.services.execution import Interruption
-from app.worker import heart
-from app.worker.heart import Heart, shared
-from app.worker.holds import JobHold, monotonic
+from app.worker import heartbeat
+from app.worker.heartbeat import Heart, JobHold, monotonic, shared
 from tests.support.rig import SECOND, Rig, done
 from tests.unit.bench import Bench
 from tests.unit.waiting import until
@@ -30,7 +28,7 @@ TICK = 0.01
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heart, "TICK", TICK)
+    monkeypatch.setattr(heartbeat, "TICK", TICK)
 
 
 class Noting:

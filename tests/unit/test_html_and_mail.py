@@ -4,7 +4,7 @@ import pytest
 
 from app.domain.errors import DocumentFault
 from app.domain.warnings import WarningCode
-from app.ports.ocr import Mode
+from app.ports.reading import Mode
 from tests.support.office import html, mail
 from tests.support.papers import SENTENCE
 from tests.support.reading import hiding, text_file, texts_of

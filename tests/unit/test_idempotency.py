@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.adapters.memory.idempotency_keys import MemoryIdempotencyKeys
+from app.adapters.memory.database import MemoryIdempotencyKeys
 from app.domain.errors import Conflict
 from app.domain.idempotency import Once
 from app.services.uploads import JobRequest

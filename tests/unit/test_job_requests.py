@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from app.domain.doorbells import NEED_TEXT
 from app.domain.errors import LlmNotConfigured
-from app.domain.lanes import NEED_TEXT
 from tests.support.scripted_llm import Scripted
 from tests.unit.served import ACME, Served, served
 

@@ -14,9 +14,9 @@ from app.domain.errors import Conflict, Invalid, NotFound
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import CANCELLED, AttemptOutcome, JobState
 from app.ports.database import Database
+from app.services.events.watcher import LONGEST_PAUSE, Watching
 from app.services.jobs import Jobs
 from app.services.uploads import JobRequest
-from app.services.watching import LONGEST_PAUSE, Watching
 from tests.support.rig import SECOND, Rig, done, fail, ring_of
 from tests.unit.bench import Bench
 from tests.unit.waiting import settled

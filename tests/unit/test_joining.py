@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.adapters.ocr.geometry import Box
-from app.adapters.ocr.joining import joined, with_blocks, without_doubles
-from app.adapters.ocr.text_layer import Written
 from app.domain.pages import Source, Word, text_of
+from app.reading.geometry import Box
+from app.reading.pdf.page_assembly import joined, with_blocks, without_doubles
+from app.reading.pdf.text_layer import Written
 
 
 def word(text: str, box: Box, *, line: int = 0, block: int = 0, source: Source = Source.TEXT_LAYER) -> Word:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from starlette.requests import ClientDisconnect, Request
 
-from app.adapters.ocr.null import NullRenderer
-from app.web.leaving import unless_gone
+from app.reading.null import NullRenderer
+from app.web.waiting import unless_gone
 from tests.unit.asgi import scope_of
 from tests.unit.served import Served
 from tests.unit.waiting import until

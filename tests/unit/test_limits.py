@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from app.adapters.memory.tenants import MemoryTenantRow
+from app.adapters.memory.database import MemoryTenantRow
 from app.domain.errors import Invalid, NotFound
 from app.domain.ids import TenantId, uuid7
 from app.domain.tenants import Limits, Tenant, TenantState
-from app.services import queue_limit
-from app.services.rates import Rates
+from app.services import limits
+from app.services.limits import Rates
 from tests.unit.served import ACME, Served, served
 from tests.unit.test_errors import problem
 
@@ -43,7 +43,7 @@ async def test_an_upload_beyond_the_queue_limit_is_a_429_and_nothing_of_it_is_st
     answer = await web.upload()
     assert problem(answer)["code"] == "too_many_requests"
     assert answer.status_code == 429
-    assert int(answer.headers["Retry-After"]) == queue_limit.COME_BACK.total_seconds()
+    assert int(answer.headers["Retry-After"]) == limits.COME_BACK.total_seconds()
     assert await stored(web) == (2, 2, 2)
 
 
@@ -104,7 +104,7 @@ async def test_far_from_its_limit_a_tenant_is_not_locked(web: Served, monkeypatc
         locks += 1
         return await lock(row)
 
-    await limit(web, max_queued=queue_limit.NEAR + 2)
+    await limit(web, max_queued=limits.NEAR + 2)
     monkeypatch.setattr(MemoryTenantRow, "lock", counted)
     await web.uploaded()
     assert locks == 0

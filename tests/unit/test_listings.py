@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.web.listings import binding
+from app.web.pagination import binding
 from tests.unit.served import ACME, PROBLEM, Served
 
 LISTINGS = ["/v1/documents", "/v1/jobs"]

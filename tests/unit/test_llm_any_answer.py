@@ -10,11 +10,10 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from app.adapters.llm.circuit_breaker import Gate
 from app.adapters.llm.dialect import Dialects
 from app.adapters.llm.failures import Refusal
-from app.adapters.llm.gate import Gate
-from app.adapters.llm.stream import Garbled, Reading
-from app.adapters.llm.verdict import verdict
+from app.adapters.llm.stream import Garbled, Reading, verdict
 from app.domain.errors import Unavailable
 from app.ports.llm import Answer, LlmBusy, LlmFault
 from tests.support.llm_asking import SCHEMA, Asking, asking, question

@@ -8,8 +8,8 @@ import pytest
 
 from app.domain.errors import Unavailable
 from app.domain.jobs import AttemptOutcome, JobError, JobState
-from app.handlers import asking
-from app.handlers.asking import Budget
+from app.handlers.llm import conversation
+from app.handlers.llm.conversation import Budget
 from app.ports.llm import (
     LlmBusy,
     LlmContextExceeded,
@@ -38,7 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "SETTLE_AGAIN", 0.001)
-    monkeypatch.setattr(asking, "KEEP_AGAIN", 0.001)
+    monkeypatch.setattr(conversation, "KEEP_AGAIN", 0.001)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from app.adapters.llm.circuit_breaker import FIRST_REST, LONGEST_REST, OUTAGES, Gate
 from app.adapters.llm.failures import Throttled, Unanswered, Unreached
-from app.adapters.llm.gate import FIRST_REST, LONGEST_REST, OUTAGES, Gate
 from app.domain.errors import Unavailable
 from app.ports.llm import Answer, LlmBusy, LlmRejected
 from tests.support.llm_asking import Asking, asking, client_of, question

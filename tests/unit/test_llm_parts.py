@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.adapters.llm.circles import Circles, repeats
-from app.adapters.llm.hints import LONGEST, hinted_wait
-from app.adapters.llm.verdict import without_bad_escapes
+from app.adapters.llm.repetition import Circles, repeats
+from app.adapters.llm.retry_after import LONGEST, hinted_wait
+from app.adapters.llm.stream import without_bad_escapes
+from app.domain.llm.token_estimate import at_least, estimate
 from app.domain.text import scrub_json
-from app.domain.tokens import at_least, estimate
 
 NOON = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
 

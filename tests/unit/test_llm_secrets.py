@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 import structlog
 
-from app.adapters.llm import client, dialect, gate
+from app.adapters.llm import circuit_breaker, client, dialect
 from app.telemetry import set_up_logging
 from tests.support.llm_asking import HURRIED, KEY, Asking, asking
 
@@ -25,7 +25,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     handlers, level, root.handlers = root.handlers, root.level, []
     set_up_logging(level="debug", human=False, stream=stream)
     root.setLevel(logging.DEBUG)
-    for module in (client, dialect, gate):
+    for module in (client, dialect, circuit_breaker):
         # Loggers remember how they were set up when they were first used.
         monkeypatch.setattr(module, "log", structlog.get_logger())
     yield stream

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.adapters.llm.client import LlmClient
-from app.domain.lanes import Lane
+from app.domain.doorbells import Lane
 from app.settings import Settings
 from app.telemetry import Metrics
 from app.wiring import open_llm

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from app.domain.errors import Unavailable
-from app.services import looks
-from app.services.looks import AGAIN, FRESH, OLDEST, Look
+from app.services import backlog_cache
+from app.services.backlog_cache import AGAIN, FRESH, OLDEST, Look
 
 
 class Table:
@@ -98,7 +98,7 @@ async def test_a_failure_is_told_to_all_and_soon_tried_again(table: Table) -> No
 async def test_who_waited_long_enough_is_told_so_and_the_answer_is_there_for_the_next(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "PATIENCE", 0.01)
+    monkeypatch.setattr(backlog_cache, "PATIENCE", 0.01)
     look = table.look()
     table.free.clear()
     with pytest.raises(Unavailable, match="in time"):

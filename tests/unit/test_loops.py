@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from app.telemetry import Metrics
-from app.worker.loops import keep_going
+from app.worker.worker import keep_going
 from tests.unit.waiting import until
 
 OFTEN = timedelta(milliseconds=1)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from app.domain import media
 from app.domain.errors import Unsupported
-from app.domain.media import HEAD, NAMES, PDF, SUPPORTED
-from app.domain.sniffing import LONGEST_DIRECTORY, Sniffer
+from app.domain.filetypes import types
+from app.domain.filetypes.sniff import LONGEST_DIRECTORY, Sniffer
+from app.domain.filetypes.types import HEAD, NAMES, PDF, SUPPORTED
 from tests.support.heic import heic
 from tests.support.office import (
     compound_file,
@@ -65,22 +65,22 @@ def test_every_image_and_pdf_is_told_as_encoders_write_it(encoder: str) -> None:
 @pytest.mark.parametrize(
     ("content", "media_type"),
     [
-        (docx(), media.DOCX),
-        (xlsx(rows((1,))), media.XLSX),
-        (pptx(shape("a")), media.PPTX),
-        (odt(), media.ODT),
-        (open_document("", kind="spreadsheet"), media.ODS),
-        (open_document("", kind="presentation"), media.ODP),
-        (heic(), media.HEIC),
-        (heic(major=b"mif1"), media.HEIC),
-        (html(), media.HTML),
-        (b"\xef\xbb\xbf<?xml version='1.0'?><!-- x --><HTML>", media.HTML),
-        (html().decode().encode("utf-16"), media.HTML),
-        (mail(), media.EML),
-        (b"Received: from a\r\n by b\r\nFrom: c\r\n\r\n", media.EML),
-        (b"Return-Path: <a@b>\nX-A: " + b"x" * 2000, media.EML),
-        (rtf(), media.RTF),
-        (compound_file("EncryptionInfo", "EncryptedPackage"), media.LOCKED),
+        (docx(), types.DOCX),
+        (xlsx(rows((1,))), types.XLSX),
+        (pptx(shape("a")), types.PPTX),
+        (odt(), types.ODT),
+        (open_document("", kind="spreadsheet"), types.ODS),
+        (open_document("", kind="presentation"), types.ODP),
+        (heic(), types.HEIC),
+        (heic(major=b"mif1"), types.HEIC),
+        (html(), types.HTML),
+        (b"\xef\xbb\xbf<?xml version='1.0'?><!-- x --><HTML>", types.HTML),
+        (html().decode().encode("utf-16"), types.HTML),
+        (mail(), types.EML),
+        (b"Received: from a\r\n by b\r\nFrom: c\r\n\r\n", types.EML),
+        (b"Return-Path: <a@b>\nX-A: " + b"x" * 2000, types.EML),
+        (rtf(), types.RTF),
+        (compound_file("EncryptionInfo", "EncryptedPackage"), types.LOCKED),
     ],
 )
 @pytest.mark.parametrize("step", [None, 1000, 7])
@@ -108,7 +108,7 @@ def test_every_type_is_told_in_whatever_pieces_it_comes(content: bytes, media_ty
     ],
 )
 def test_text_is_text_in_whatever_character_set(content: bytes) -> None:
-    assert told(content) == media.TEXT
+    assert told(content) == types.TEXT
 
 
 @pytest.mark.threat(55)
@@ -162,12 +162,12 @@ def test_the_parts_of_a_document_may_come_in_any_order_and_far_from_its_beginnin
     turned = {"word/media/image1.png": bytes(100_000), **dict(reversed(list(parts.items())))}
     content = zipped(turned, stored=("word/media/image1.png",))
     assert content.index(b"word/document2.xml") > HEAD
-    assert told(content, step=5000) == media.DOCX
+    assert told(content, step=5000) == types.DOCX
 
 
 def test_a_workbook_within_a_letter_does_not_make_the_letter_a_workbook() -> None:
     parts: dict[str, str | bytes] = {"word/embeddings/book.xlsx": xlsx(rows((1,))), "word/document.xml": "<x/>"}
-    assert told(zipped(package("word/document.xml", parts), stored=tuple(parts))) == media.DOCX
+    assert told(zipped(package("word/document.xml", parts), stored=tuple(parts))) == types.DOCX
 
 
 def test_of_a_zip_no_more_is_kept_than_its_directory_may_measure() -> None:
@@ -187,14 +187,14 @@ def test_a_name_in_the_text_of_an_old_document_is_no_entry_of_its_directory() ->
 @pytest.mark.parametrize(
     ("content", "media_type"),
     [
-        (b"\x89PNG\r\n\x1a\n%PDF-1.7", media.PNG),
-        (b"GIF89a%PDF-1.7", media.GIF),
+        (b"\x89PNG\r\n\x1a\n%PDF-1.7", types.PNG),
+        (b"GIF89a%PDF-1.7", types.GIF),
         (zipped({"a.pdf": b"%PDF-1.7"}, stored=("a.pdf",)), None),
         (b"%PDF-1.7\n" + docx(), PDF),
-        (b"{\\rtf1 %PDF-1.7", media.RTF),
+        (b"{\\rtf1 %PDF-1.7", types.RTF),
         (b"<html>%PDF-1.7", PDF),
-        (b"From: a\nTo: b\nSubject: c\n\n<html>", media.EML),
-        (b"<html>\nFrom: a\nTo: b\nSubject: c\n", media.HTML),
+        (b"From: a\nTo: b\nSubject: c\n\n<html>", types.EML),
+        (b"<html>\nFrom: a\nTo: b\nSubject: c\n", types.HTML),
     ],
 )
 def test_a_file_that_could_be_two_things_is_always_the_same_one(content: bytes, media_type: str | None) -> None:
@@ -203,12 +203,12 @@ def test_a_file_that_could_be_two_things_is_always_the_same_one(content: bytes, 
 
 @pytest.mark.parametrize("head", [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"])
 def test_tiff_is_told_in_both_byte_orders_and_both_sizes(head: bytes) -> None:
-    assert told(head + b"....") == media.TIFF
+    assert told(head + b"....") == types.TIFF
 
 
 def test_a_pdf_may_have_junk_before_its_header_but_not_beyond_the_head() -> None:
     assert told(b"x" * (HEAD - 5) + b"%PDF-1.7") == PDF
-    assert told(b"x" * (HEAD - 4) + b"%PDF-1.7") == media.TEXT
+    assert told(b"x" * (HEAD - 4) + b"%PDF-1.7") == types.TEXT
     assert told(b"\0" * HEAD * 10 + b"%PDF-1.7") is None
 
 

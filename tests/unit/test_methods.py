@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from app.asgi import create_app
 from app.telemetry import Metrics
 from app.web import errors
-from app.web.requests import Requests
+from app.web.request_log import Requests
 from tests.unit.served import PROBLEM, Served, in_memory
 
 AN_ID = "0199c0de-0000-7000-8000-000000000001"

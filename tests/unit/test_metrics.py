@@ -6,9 +6,9 @@ from typing import NoReturn
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.domain.doorbells import LANE_OF_KIND
 from app.domain.errors import Unavailable
-from app.domain.lanes import LANE_OF_KIND
-from app.services.looks import Look, Looks
+from app.services.backlog_cache import Look, Looks
 from app.web.metrics import exposition
 from tests.unit.served import served
 

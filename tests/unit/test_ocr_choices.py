@@ -7,13 +7,11 @@ from PIL import Image
 from pydantic import ValidationError
 
 from app import settings as settings_module
-from app.adapters.ocr import engines, rapid
-from app.adapters.ocr.auto import Auto
-from app.adapters.ocr.engine import Finer, Found
-from app.adapters.ocr.overlooked import overlooked
-from app.adapters.ocr.prepare import prepared
-from app.adapters.ocr.scan import recognised
-from app.adapters.ocr.second_look import SecondLook
+from app.reading.engine import Finer, Found
+from app.reading.engines import choose, rapidocr
+from app.reading.engines.fallback import Auto, SecondLook, overlooked
+from app.reading.image.preprocessing import prepared
+from app.reading.image.scan import recognised
 from app.settings import Role, Settings
 from tests.support.typesetting import PROSE, Printed, grainy, inverted, leaning, paragraph, printed, speckled
 
@@ -126,9 +124,9 @@ def test_auto_asks_the_second_engine_only_in_doubt_and_keeps_the_better() -> Non
 
 
 def test_memory_is_what_the_engine_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert engines.memory_bytes("rapidocr") == engines.memory_bytes("auto") == 3 * 2**30
-    monkeypatch.setattr(rapid, "is_installed", lambda: False)
-    assert engines.memory_bytes("auto") == engines.memory_bytes("tesseract") == 1.5 * 2**30
+    assert choose.memory_bytes("rapidocr") == choose.memory_bytes("auto") == 3 * 2**30
+    monkeypatch.setattr(rapidocr, "is_installed", lambda: False)
+    assert choose.memory_bytes("auto") == choose.memory_bytes("tesseract") == 1.5 * 2**30
 
 
 def test_rapidocr_without_its_extra_is_a_fault_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,12 @@ import httpx
 import pytest
 from PIL import Image
 
-from app.adapters.ocr.null import NullRenderer
 from app.domain.documents import Document, blob_key
 from app.domain.errors import DocumentFault, NotFound
-from app.domain.formats import MARKDOWN
+from app.domain.formats.formats import MARKDOWN
 from app.domain.ids import DocumentId
-from app.services import pages
+from app.reading.null import NullRenderer
+from app.services import outputs
 from app.services.renditions import IN_MEMORY, Rendition
 from tests.support.rig import new_document, new_page
 from tests.unit.served import ACME, PROBLEM, Served
@@ -80,7 +80,7 @@ async def test_a_form_is_a_download_of_its_own_type_and_name(web: Served, form: 
 
 @pytest.mark.parametrize("form", ["hocr", "alto", "markdown"])
 async def test_a_form_has_every_page_once_and_in_order_however_many_there_are(web: Served, form: str) -> None:
-    count = pages.AT_A_TIME * 2 + 3
+    count = outputs.AT_A_TIME * 2 + 3
     text = (await got(web, (await with_pages(web, count)).id, form)).text.replace("\\", "")
     found = [text.find(f"page-{number}<" if form == "hocr" else f"page-{number}") for number in range(1, count + 1)]
     assert found == sorted(found)
@@ -88,7 +88,7 @@ async def test_a_form_has_every_page_once_and_in_order_however_many_there_are(we
 
 
 async def test_a_document_that_is_removed_midway_is_broken_off_and_never_ends_like_a_whole_one(web: Served) -> None:
-    document = await with_pages(web, pages.AT_A_TIME * 3)
+    document = await with_pages(web, outputs.AT_A_TIME * 3)
     text = web.runtime.outputs.written(document, MARKDOWN)
     await anext(text)
     assert b"page" in await anext(text)
@@ -102,7 +102,7 @@ async def rest_of(text: AsyncIterator[bytes]) -> list[bytes]:
 
 
 async def test_no_transaction_is_open_while_a_reader_takes_its_time(web: Served) -> None:
-    document = await with_pages(web, pages.AT_A_TIME * 3)
+    document = await with_pages(web, outputs.AT_A_TIME * 3)
     text = web.runtime.outputs.written(document, MARKDOWN)
     await anext(text)
     await anext(text)

@@ -5,13 +5,13 @@ import io
 import pytest
 from PIL import Image
 
-from app.adapters.ocr import wire
-from app.adapters.ocr.deskew import tilt
-from app.adapters.ocr.geometry import check_pixels, clipped, displayed, render_dpi, turned_back
-from app.adapters.ocr.scrub import is_junk, scrubbed
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source, Word, text_of
 from app.domain.warnings import WarningCode
+from app.reading.children import wire
+from app.reading.faults import is_junk, scrubbed
+from app.reading.geometry import check_pixels, clipped, displayed, render_dpi, turned_back
+from app.reading.image.deskew import tilt
 from tests.support.papers import SENTENCE, drawn
 
 LETTER = (0.0, 0.0, 612.0, 792.0)

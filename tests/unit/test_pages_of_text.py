@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.adapters.ocr.text.pages import PAGE, Pages
-from app.domain import media
 from app.domain.errors import DocumentFault
-from app.ports.ocr import Mode
+from app.domain.filetypes import types
+from app.ports.reading import Mode
+from app.reading.office.pagination import PAGE, Pages
 from tests.support.papers import SENTENCE
 from tests.support.reading import text_file, texts_of
 
@@ -88,5 +88,5 @@ def test_reading_stops_at_the_page_that_is_one_too_many() -> None:
 
 def test_a_beginning_like_text_does_not_make_a_text() -> None:
     with pytest.raises(DocumentFault) as fault:
-        text_file(b"#!/bin/sh\n" * 200 + bytes(range(256)) * 20_000, media_type=media.TEXT)
+        text_file(b"#!/bin/sh\n" * 200 + bytes(range(256)) * 20_000, media_type=types.TEXT)
     assert fault.value.code == "corrupt"

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.adapters.postgres.positions import MOST_RUNNING, Snapshot, position_of, snapshot_of
+from app.adapters.postgres.changes import MOST_RUNNING, Snapshot, position_of, snapshot_of
 from app.domain.changes import Position
 
 XMIN = st.integers(min_value=3, max_value=2**55)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.web.preferences import LONGEST_HEADER, preferred
+from app.web.waiting import LONGEST_HEADER, preferred
 from tests.unit.served import Served
 from tests.unit.test_leaving import Client
 from tests.unit.waiting import until
@@ -113,7 +113,7 @@ async def test_an_upload_whose_wait_runs_out_is_accepted_all_the_same(web: Serve
 async def test_an_upload_whose_document_is_deleted_while_it_waits_was_accepted(
     web: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.services.watching.CHECK_EVERY", 0.05)
+    monkeypatch.setattr("app.services.events.watcher.CHECK_EVERY", 0.05)
     file = {"file": ("a.pdf", b"%PDF-1.7 deleted meanwhile")}
     asking = asyncio.create_task(web.client.post("/v1/documents", files=file, headers={"Prefer": "wait=60"}))
     await until(lambda: any(watcher._followers for watcher in web.runtime.jobs.watching._watchers.values()))

@@ -15,8 +15,8 @@ from app.domain import documents as documents_domain
 from app.domain.documents import ACCEPTED_WITHIN, ORPHAN_AFTER, Document, blob_key, document_of
 from app.domain.errors import Invalid, Unavailable
 from app.domain.ids import DocumentId, TenantId, uuid7
-from app.services import meter as meter_service
 from app.services import purging as purging_service
+from app.services import upload_stream as meter_service
 from app.services.purging import Purged
 from app.telemetry import Metrics
 from tests.support.rig import Rig

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.domain.ids import TenantId
 from app.domain.rates import ROUNDING, WINDOW, judge
-from app.services.rates import Rates
+from app.services.limits import Rates
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 LIMITS = st.integers(1, 500)

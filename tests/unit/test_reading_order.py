@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.adapters.ocr.engine import Found
-from app.adapters.ocr.geometry import quarter_turned, turned_size
-from app.adapters.ocr.layout import Line, Region, lines_of, trimmed
-from app.adapters.ocr.order import in_columns, in_reading_order
-from app.adapters.ocr.rows import by_rows
-from app.adapters.ocr.strips import Letter, Strip, words_of
+from app.reading.engine import Found
+from app.reading.engines.word_split import Letter, Strip, words_of
+from app.reading.geometry import quarter_turned, turned_size
+from app.reading.layout.lines import Line, Region, lines_of, trimmed
+from app.reading.layout.reading_order import in_columns, in_reading_order
+from app.reading.layout.table_rows import by_rows
 
 HEIGHT = 20
 

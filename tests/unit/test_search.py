@@ -7,8 +7,8 @@ import pytest
 from app.domain.ids import DocumentId, uuid7
 from app.domain.pages import Page
 from app.domain.search import CLOSE, LONGEST, MOST_ALTERNATIVES, MOST_WORDS, OPEN, Term, marked_up, parse
-from app.domain.stemming import ALL, CHARACTERS, MOST, SIMPLE, stemmings
-from app.web import cursors
+from app.domain.text_search import ALL, CHARACTERS, MOST, SIMPLE, stemmings
+from app.web import pagination
 from tests.support.rig import new_document, new_page
 from tests.unit.served import ACME, PROBLEM, Served
 from tests.unit.test_listings import packed
@@ -218,6 +218,6 @@ def test_a_page_has_few_stemmings_and_all_are_asked() -> None:
 
 
 def test_a_cursor_comes_back_as_it_was() -> None:
-    place = cursors.hit(packed(["7", ID, "3"]))
+    place = pagination.hit(packed(["7", ID, "3"]))
     assert place is not None
-    assert cursors.hit(cursors.of_hit(place)) == place
+    assert pagination.hit(pagination.of_hit(place)) == place

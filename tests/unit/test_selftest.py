@@ -13,10 +13,10 @@ from rich.console import Console
 from app.adapters.memory.blobs import MemoryBlobs
 from app.cli import selftest as cli
 from app.domain.documents import blob_key
+from app.domain.doorbells import LANE_OF_KIND, Lane
 from app.domain.errors import Invalid
 from app.domain.ids import DocumentId, TenantId, uuid7
 from app.domain.jobs import Job, JobState, Progress
-from app.domain.lanes import LANE_OF_KIND, Lane
 from app.domain.outcomes import Done
 from app.domain.selftest import KIND, is_ours, new_tenant
 from app.handlers.selftest import SelftestHandler

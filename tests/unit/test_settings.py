@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.domain.lanes import Lane
+from app.domain.doorbells import Lane
 from app.settings import Environment, Role, Settings, default_data_dir
 
 MEMORY = {"DAIRA_DATABASE_URL": "memory://", "DAIRA_QUEUE_URL": "memory://"}

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.merging import Found
-from app.handlers.asking import Unanswerable
-from app.handlers.extraction_schemas import of_a_part, of_the_whole
-from app.handlers.fitting import Fitting, frozen
-from app.handlers.joining import joined
-from app.handlers.schema_checks import check_schema
-from app.handlers.strict_answers import Unusable, parse_answer, read_answer
+from app.domain.llm.merging import Found
+from app.handlers.llm.answers import Unusable, parse_answer, read_answer
+from app.handlers.llm.conversation import Unanswerable
+from app.handlers.llm.extract_merge import joined, of_a_part, of_the_whole
+from app.handlers.llm.schema_checks import check_schema
+from app.handlers.llm.schema_validation import Fitting, frozen
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from app.domain.ids import TenantId
 from app.domain.jobs import APART, FIRST_RING_GRACE, MAX_EXPIRIES, RING_AGAIN, RING_AGAIN_CAP, WORKER_LOST, JobState
 from app.domain.leases import ClaimOutcome
 from app.domain.tenants import Limits
-from app.ports.sweeps import Swept
+from app.ports.leases import Swept
 from app.services import sweeping
 from app.services.sweeping import Sweeping
 from tests.support.rig import KIND, LEASE, SECOND, ring_of

@@ -4,11 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.domain.callers import Caller
 from app.domain.errors import Conflict, Forbidden, NotFound, Unauthorized
 from app.domain.ids import KeyId, TenantId, uuid7
 from app.domain.keys import EVERYDAY, Scope, digest, key_text, new_secret, parse_key
-from app.domain.tenants import Allowance, TenantState
+from app.domain.tenants import Allowance, Caller, TenantState
 from app.services.tenants import TOUCH_EVERY, Tenants
 from tests.support.rig import SECOND, Rig, new_key
 
@@ -160,7 +159,7 @@ async def test_another_tenants_key_can_not_be_revoked(tenants: Tenants) -> None:
 async def test_all_tenants_are_listed_by_name_page_after_page(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.services.registry.NAMES_AT_A_TIME", 2)
+    monkeypatch.setattr("app.services.tenants.NAMES_AT_A_TIME", 2)
     names = ["c", "a", "e", "b", "d"]
     for name in names:
         await tenants.create(TenantId(name))

@@ -8,7 +8,7 @@ import pytest
 
 from app.domain.errors import TooMany, Unavailable
 from app.domain.ids import TenantId
-from app.services.turns import Turns
+from app.services.fair_queue import Turns
 from tests.unit.waiting import settled, until
 
 ACME, GLOBEX, INITECH = map(TenantId, ("acme", "globex", "initech"))

@@ -9,10 +9,9 @@ import httpx
 import pytest
 from rich.console import Console
 
-from app.cli.gathering import File, Gathered
-from app.cli.sending import Outcome
-from app.cli.upload_report import Report
-from app.cli.valve import Stopped
+from app.cli.upload.find_files import File, Gathered
+from app.cli.upload.report import Report
+from app.cli.upload.sender import Outcome, Stopped
 
 
 def named(name: str) -> File:

@@ -15,12 +15,11 @@ from typing_extensions import override
 from app.adapters.memory.blobs import MemoryBlobs
 from app.adapters.memory.doorbell import MemoryDoorbell
 from app.domain.documents import blob_key
-from app.domain.doorbells import Ring
+from app.domain.doorbells import Lane, Ring
 from app.domain.errors import Invalid, NotFound, TooLarge, Unsupported
+from app.domain.filetypes.types import DOCX, LOCKED
 from app.domain.ids import TenantId
 from app.domain.jobs import JobState
-from app.domain.lanes import Lane
-from app.domain.media import DOCX, LOCKED
 from app.ports.blobs import Blobs
 from app.ports.database import Tx
 from app.services.ringing import PATIENCE, Ringing

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from app.cli.valve import Stopped, Valve
+from app.cli.upload.sender import Stopped, Valve
 
 SHORT = 0.2
 

@@ -14,9 +14,9 @@ from app.domain.jobs import Job, JobState
 from app.domain.leases import ClaimOutcome
 from app.domain.outcomes import Done, Fail, Outcome, Woken
 from app.ports.database import Tx
+from app.services.events.watcher import Watching
 from app.services.jobs import Jobs
 from app.services.uploads import WAIT_FOR_TEXT, JobRequest, Received, Uploads
-from app.services.watching import Watching
 from tests.support.rig import OOPS, SECOND, Rig, new_document, new_page, ring_of
 from tests.unit.bench import Away, Bench
 

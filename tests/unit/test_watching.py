@@ -14,10 +14,10 @@ from app.domain.errors import Unavailable
 from app.domain.ids import TenantId, tenant_id
 from app.domain.jobs import Job, JobState
 from app.ports.database import Database
-from app.services import streams
-from app.services.events import Events
+from app.services.events import stream as streams
+from app.services.events.open import Events
+from app.services.events.watcher import LONGEST_PAUSE, SHORTEST_PAUSE, Watching
 from app.services.jobs import Jobs
-from app.services.watching import LONGEST_PAUSE, SHORTEST_PAUSE, Watching
 from tests.support.rig import Rig, done
 from tests.unit.bench import Bench
 from tests.unit.waiting import until

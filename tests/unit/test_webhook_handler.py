@@ -20,9 +20,9 @@ from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze, settlement
 from app.domain.webhooks import KIND as WEBHOOK
 from app.domain.webhooks import LONGEST_WAIT, WAITS, Event, Webhook, delivery, new_secret
-from app.handlers.shares import LONGEST_WAIT as LONGEST_SNOOZE
-from app.handlers.shares import Busy, Shares
 from app.handlers.webhook import LARGEST_METADATA, WebhookHandler
+from app.handlers.webhook_slots import LONGEST_WAIT as LONGEST_SNOOZE
+from app.handlers.webhook_slots import Busy, Shares
 from tests.support.receiver import Receiver, receiving
 from tests.support.rig import SECOND, Rig, done, fail, new_webhook
 from tests.unit.bench import a_hold

@@ -17,7 +17,7 @@ from app.domain.webhooks import MOST
 from app.services.execution import Execution
 from app.settings import Settings
 from app.wiring import open_sender
-from app.worker.holds import JobHold, monotonic
+from app.worker.heartbeat import JobHold, monotonic
 from tests.support.receiver import receiving
 from tests.support.rig import LEASE, done, fail, new_webhook
 from tests.unit.served import ACME, PROBLEM, Served, served

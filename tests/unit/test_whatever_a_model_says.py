@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from app.domain.jobs import JobState
-from app.handlers.asking import Budget
+from app.handlers.llm.conversation import Budget
 from app.ports.llm import LlmContextExceeded, LlmRefused, LlmTruncated, Question
 from tests.support.rig import memory_rig
 from tests.support.scripted_llm import Scripted, says

@@ -16,7 +16,7 @@ from typing import BinaryIO, ParamSpec, TypeVar
 from uuid import uuid4
 
 from app.domain import ids
-from app.domain.blobs import NAME_PATTERN, parse_blob_key
+from app.domain.documents import NAME_PATTERN, parse_blob_key
 from app.domain.errors import NotFound, Unavailable
 from app.domain.ids import TenantId
 from app.ports.blobs import CHUNK

@@ -12,11 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import structlog
 
+from app.adapters.llm.circuit_breaker import Gate
 from app.adapters.llm.dialect import Dialect, Dialects
 from app.adapters.llm.failures import Refusal, Unanswered, Unreached, give_up, refusal
-from app.adapters.llm.gate import Gate
-from app.adapters.llm.stream import Garbled, Reading
-from app.adapters.llm.verdict import expected, verdict
+from app.adapters.llm.stream import Garbled, Reading, expected, verdict
 from app.domain.errors import Unavailable
 from app.ports.llm import (
     Answer,

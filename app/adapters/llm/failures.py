@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from typing_extensions import override
 
-from app.adapters.llm.hints import LONGEST, hinted_wait
+from app.adapters.llm.retry_after import LONGEST, hinted_wait
 from app.ports.llm import LlmContextExceeded, LlmRefused, LlmRejected
 
 OURS = ("model", "messages", "max_tokens", "max_completion_tokens", "temperature", "stream_options", "response_format")

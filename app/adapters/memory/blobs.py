@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 
 from app.domain import ids
-from app.domain.blobs import parse_blob_key
+from app.domain.documents import parse_blob_key
 from app.domain.errors import NotFound
 from app.domain.ids import TenantId
 from app.ports.blobs import CHUNK

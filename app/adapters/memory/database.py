@@ -2,31 +2,135 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
 
-from app.adapters.memory.answers import MemoryAnswers
-from app.adapters.memory.changes import MemoryChanges
-from app.adapters.memory.documents import MemoryDocuments
-from app.adapters.memory.idempotency_keys import MemoryIdempotencyKeys
-from app.adapters.memory.jobs import MemoryJobs
-from app.adapters.memory.keys import MemoryKeys, with_secret
-from app.adapters.memory.pages import MemoryPages
-from app.adapters.memory.search import MemorySearch
-from app.adapters.memory.store import MemoryStore, Session
-from app.adapters.memory.tenants import MemoryTenantRow
-from app.adapters.memory.usage import MemoryUsage
-from app.adapters.memory.webhooks import MemoryWebhooks
+from app.adapters.memory.documents import MemoryAnswers, MemoryDocuments, MemoryPages, MemorySearch, MemoryUsage
+from app.adapters.memory.jobs import MemoryChanges, MemoryJobs, MemoryWebhooks
+from app.adapters.memory.store import IdempotencyRow, MemoryStore, Session
 from app.domain import ids
-from app.domain.ids import TenantId
+from app.domain.errors import Conflict
+from app.domain.idempotency import LIFETIME, Answered
+from app.domain.ids import DocumentId, KeyId, TenantId
 from app.domain.keys import ApiKey
-from app.domain.tenants import Tenant
-from app.ports.changes import Changes
+from app.domain.tenants import Limits, Tenant, TenantState
+from app.domain.text import scrub
 from app.ports.database import Keys, TenantRow, Tx
-from app.ports.documents import Answers, Documents, Pages
-from app.ports.idempotency import IdempotencyKeys
-from app.ports.jobs import Jobs
-from app.ports.search import Search
-from app.ports.usage import Usage
-from app.ports.webhooks import Webhooks
+from app.ports.documents import Answers, Documents, Pages, Search
+from app.ports.jobs import Changes, IdempotencyKeys, Jobs, Usage, Webhooks
+
+
+class MemoryTenantRow:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self) -> bool:
+        tables = await self._session.writing()
+        if tables.tenant is not None:
+            return False
+        tables.tenant = Tenant(id=self._session.tenant_id, state=TenantState.ACTIVE, created_at=self._session.now())
+        return True
+
+    async def get(self) -> Tenant | None:
+        return self._session.reading().tenant
+
+    async def set_state(self, state: TenantState) -> bool:
+        tables = await self._session.writing()
+        if tables.tenant is None:
+            return False
+        tables.tenant = replace(tables.tenant, state=state)
+        return True
+
+    async def set_limits(self, limits: Limits) -> bool:
+        tables = await self._session.writing()
+        if tables.tenant is None:
+            return False
+        tables.tenant = replace(tables.tenant, limits=limits)
+        return True
+
+    async def lock(self) -> Tenant | None:
+        return (await self._session.writing()).tenant
+
+    async def remove(self) -> bool:
+        tables = await self._session.writing()
+        if tables.tenant is None or tables.tenant.state is not TenantState.SUSPENDED:
+            return False
+        tables.clear()
+        return True
+
+
+class MemoryKeys:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, key: ApiKey) -> None:
+        self._session.check_owner(key.tenant_id)
+        tables = await self._session.writing()
+        tables.require_tenant()
+        if key.id in tables.keys or with_secret(tables.keys, key.secret_sha256):
+            raise Conflict(f"key {key.id} exists already")
+        tables.keys[key.id] = replace(key, name=scrub(key.name))
+
+    async def all(self) -> list[ApiKey]:
+        return sorted(self._session.reading().keys.values(), key=lambda key: (key.created_at, key.id))
+
+    async def revoke(self, key_id: KeyId) -> bool:
+        keys = (await self._session.writing()).keys
+        key = keys.get(key_id)
+        if key is None:
+            return False
+        keys[key_id] = replace(key, revoked_at=key.revoked_at or self._session.now())
+        return True
+
+    async def expire(self, key_id: KeyId, *, at: datetime) -> bool:
+        keys = (await self._session.writing()).keys
+        key = keys.get(key_id)
+        if key is None:
+            return False
+        keys[key_id] = replace(key, expires_at=min(key.expires_at or at, at))
+        return True
+
+    async def touch(self, key_id: KeyId) -> None:
+        keys = (await self._session.writing()).keys
+        if key := keys.get(key_id):
+            keys[key_id] = replace(key, last_used_at=self._session.now())
+
+
+def with_secret(keys: dict[KeyId, ApiKey], secret_sha256: bytes) -> ApiKey | None:
+    return next((key for key in keys.values() if key.secret_sha256 == secret_sha256), None)
+
+
+class MemoryIdempotencyKeys:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def take(self, key: str, fingerprint: bytes) -> Answered | None:
+        # The tenant's only writer: whoever had the key open has come to an end.
+        tables = await self._session.writing()
+        tables.require_tenant()
+        now = self._session.now()
+        row = tables.idempotency_keys.get(key)
+        if row is not None and row.expires_at > now:
+            return row.answered
+        tables.idempotency_keys[key] = IdempotencyRow(fingerprint=fingerprint, expires_at=now + LIFETIME)
+        return None
+
+    async def answer(self, key: str, *, resource_id: UUID, made: bool, document_id: DocumentId | None = None) -> None:
+        keys = (await self._session.writing()).idempotency_keys
+        row = keys[key]
+        answered = Answered(fingerprint=row.fingerprint, resource_id=resource_id, made=made)
+        keys[key] = replace(row, answered=answered, document_id=document_id)
+
+    async def release(self, key: str) -> None:
+        (await self._session.writing()).idempotency_keys.pop(key, None)
+
+    async def remove_expired(self, *, at_most: int) -> int:
+        keys, now = (await self._session.writing()).idempotency_keys, self._session.now()
+        expired = [key for key, row in keys.items() if row.expires_at <= now][:at_most]
+        for key in expired:
+            del keys[key]
+        return len(expired)
 
 
 class MemoryTx:

@@ -1,16 +1,24 @@
 """Documents in the memory store."""
 
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 
 from app.adapters.memory.store import Session, Tables
 from app.domain.documents import Cursor, Document, DocumentStatus, status
-from app.domain.errors import Conflict
-from app.domain.ids import DocumentId
+from app.domain.errors import Conflict, NotFound
+from app.domain.ids import DocumentId, JobId
+from app.domain.jobs import JobState
+from app.domain.leases import Lease
+from app.domain.llm.kept_answers import Kept
+from app.domain.pages import Page
+from app.domain.search import CLOSE, OPEN, Alternative, Found, Hit, Place, Query, Term
 from app.domain.text import scrub, scrub_mapping
-from app.domain.warnings import DocumentWarning
+from app.domain.usage import DayUsed, Used, total
+from app.domain.warnings import DocumentWarning, WarningCode
 
 
 class MemoryDocuments:
@@ -25,7 +33,7 @@ class MemoryDocuments:
             return None
         if document.id in tables.documents:
             raise Conflict(f"document {document.id} exists already")
-        tables.documents[document.id] = _scrubbed(document)
+        tables.documents[document.id] = _scrubbed_document(document)
         return _copied(tables.documents[document.id])
 
     async def get(self, document_id: DocumentId) -> Document | None:
@@ -106,7 +114,7 @@ def _told(warning: DocumentWarning) -> DocumentWarning:
     return replace(warning, detail=scrub(warning.detail))
 
 
-def _scrubbed(document: Document) -> Document:
+def _scrubbed_document(document: Document) -> Document:
     return replace(
         document,
         filename=scrub(document.filename),
@@ -119,3 +127,197 @@ def _scrubbed(document: Document) -> Document:
 def _copied(document: Document | None) -> Document | None:
     """The metadata is a mapping that a caller could change."""
     return deepcopy(document)
+
+
+class MemoryPages:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def replace(
+        self,
+        document_id: DocumentId,
+        new: Sequence[Page],
+        *,
+        drafts_of: JobId | None = None,
+        keep_others: bool = False,
+    ) -> None:
+        tables = await self._session.writing()
+        if document_id not in tables.documents:
+            raise NotFound(f"there is no document {document_id}")
+        pages = {page.number: page for page in tables.pages.get(document_id, ())} if keep_others else {}
+        pages |= tables.drafts.pop(drafts_of, {}) if drafts_of is not None else {}
+        pages |= {page.number: _scrubbed_page(page) for page in new}
+        tables.pages[document_id] = tuple(pages[number] for number in sorted(pages))
+
+    async def draft(self, lease: Lease, new: Sequence[Page]) -> bool:
+        tables = await self._session.writing()
+        row = tables.jobs.get(lease.job_id)
+        if row is None or row.job.state is not JobState.CLAIMED or row.job.attempts != lease.attempt:
+            return False
+        known = tables.drafts.get(lease.job_id, {})
+        tables.drafts[lease.job_id] = {page.number: _scrubbed_page(page) for page in new} | known
+        return True
+
+    async def drafted(self, job_id: JobId) -> frozenset[int]:
+        return frozenset(self._session.reading().drafts.get(job_id, ()))
+
+    async def all(self, document_id: DocumentId) -> list[Page]:
+        return [replace(page, words=()) for page in self._session.reading().pages.get(document_id, ())]
+
+    async def get(self, document_id: DocumentId, number: int) -> Page | None:
+        pages = self._session.reading().pages.get(document_id, ())
+        return next((page for page in pages if page.number == number), None)
+
+    async def some(self, document_id: DocumentId, *, after: int, limit: int) -> list[Page]:
+        pages = self._session.reading().pages.get(document_id, ())
+        return [page for page in pages if page.number > after][:limit]
+
+    async def warnings(self, document_id: DocumentId) -> Mapping[int, Sequence[WarningCode]]:
+        pages = self._session.reading().pages.get(document_id, ())
+        return {page.number: page.warnings for page in pages if page.warnings}
+
+
+def _scrubbed_page(page: Page) -> Page:
+    words = tuple(replace(word, text=scrub(word.text)) for word in page.words)
+    return replace(page, text=scrub(page.text), language=scrub(page.language), words=words)
+
+
+WORD = re.compile(r"\w+")
+AROUND = 80
+"""Characters of a snippet before the first word that was found, and after it."""
+
+
+class MemorySearch:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def index(self, document_id: DocumentId, *, only_new: bool = False) -> bool:
+        tables = await self._session.writing()
+        if document_id not in tables.documents or (only_new and document_id in tables.indexed):
+            return False
+        tables.indexed[document_id] = tables.pages.get(document_id, ())
+        return True
+
+    async def unindexed(self, *, limit: int, after: DocumentId | None = None) -> list[DocumentId]:
+        tables = self._session.reading()
+        found = [
+            document.id
+            for document in tables.documents.values()
+            if document.page_count is not None and document.id not in tables.indexed
+        ]
+        return sorted(found_id for found_id in found if after is None or found_id > after)[:limit]
+
+    async def find(
+        self, query: Query, *, limit: int, after: Place | None = None, document_id: DocumentId | None = None
+    ) -> Found:
+        tables = self._session.reading()
+        hits = [
+            hit
+            for found_id, pages in tables.indexed.items()
+            if document_id in {None, found_id}
+            for page in pages
+            if (hit := _hit(query, page, found_id, tables.documents[found_id].filename))
+        ]
+        hits.sort(key=lambda hit: _order(_place_of(hit)))
+        rest = [hit for hit in hits if after is None or _order(_place_of(hit)) > _order(after)]
+        return Found(hits=rest[:limit], more=_place_of(rest[limit - 1]) if len(rest) > limit else None)
+
+
+def _hit(query: Query, page: Page, document_id: DocumentId, filename: str) -> Hit | None:
+    text = unicodedata.normalize("NFKC", page.text).replace(OPEN, " ").replace(CLOSE, " ")
+    words = _words(text)
+    fitting = [each for each in query.alternatives if _fits(each, words)]
+    if not fitting:
+        return None
+    wanted = {word for each in fitting for term in each.terms if not term.excluded for word in _words(term.text)}
+    times = sum(word in wanted for word in words)
+    return Hit(
+        document_id=document_id,
+        filename=filename,
+        page=page.number,
+        rank=max(1, 1000 * times // (times + 1 + len(words) // 300)),
+        snippet=_snippet(text, wanted),
+    )
+
+
+def _fits(alternative: Alternative, words: Sequence[str]) -> bool:
+    return all(_has(term, words) is not term.excluded for term in alternative.terms)
+
+
+def _has(term: Term, words: Sequence[str]) -> bool:
+    wanted = _words(term.text)
+    return any(words[at : at + len(wanted)] == wanted for at in range(len(words)))
+
+
+def _words(text: str) -> list[str]:
+    return WORD.findall(text.lower())
+
+
+def _snippet(text: str, wanted: set[str]) -> str:
+    marked = WORD.sub(lambda word: f"{OPEN}{word[0]}{CLOSE}" if word[0].lower() in wanted else word[0], text)
+    first = marked.find(OPEN)
+    return marked[max(0, first - AROUND) : marked.find(CLOSE, first + AROUND) + 1 or None]
+
+
+def _place_of(hit: Hit) -> Place:
+    return Place(rank=hit.rank, document_id=hit.document_id, page=hit.page)
+
+
+def _order(place: Place) -> tuple[int, int, int]:
+    return -place.rank, -place.document_id.int, place.page
+
+
+class MemoryUsage:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, used: Used) -> None:
+        if used:
+            tables = await self._session.writing()
+            tables.require_tenant()
+            tables.usage = (*tables.usage, DayUsed(day=self._session.now().date(), used=used))
+
+    async def by_day(self, first: date, last: date) -> Sequence[DayUsed]:
+        return [each for each in _folded(self._session.reading().usage) if first <= each.day <= last]
+
+    async def fold(self, *, before: date) -> int:
+        tables = await self._session.writing()
+        over = [each for each in tables.usage if each.day < before]
+        folded = _folded(over)
+        tables.usage = (*folded, *(each for each in tables.usage if each.day >= before))
+        return len(over) - len(folded)
+
+
+def _folded(rows: Sequence[DayUsed]) -> list[DayUsed]:
+    days = sorted({each.day for each in rows})
+    return [DayUsed(day=day, used=total(each.used for each in rows if each.day == day)) for day in days]
+
+
+class MemoryAnswers:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def keep(self, lease: Lease, kept: Kept) -> bool:
+        tables = await self._session.writing()
+        row = tables.jobs.get(lease.job_id)
+        if row is None or row.job.state is not JobState.CLAIMED or row.job.attempts != lease.attempt:
+            return False
+        known = tables.answers.get(lease.job_id, {})
+        if kept.question not in known:
+            await MemoryUsage(self._session).add(kept.used)
+        tables.answers[lease.job_id] = {kept.question: _scrubbed_answer(kept)} | known
+        return True
+
+    async def kept(self, job_id: JobId) -> list[Kept]:
+        return list(self._session.reading().answers.get(job_id, {}).values())
+
+    async def forget(self, job_id: JobId) -> None:
+        (await self._session.writing()).answers.pop(job_id, None)
+
+
+def _scrubbed_answer(kept: Kept) -> Kept:
+    return replace(
+        kept,
+        text=None if kept.text is None else scrub(kept.text),
+        fault=None if kept.fault is None else scrub(kept.fault),
+    )

@@ -1,19 +1,20 @@
 """Jobs in the memory store, as a transaction sees them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from app.adapters.memory import transitions
-from app.adapters.memory.store import Session, Tables
-from app.domain.doorbells import Ring
+from app.adapters.memory.store import JobRow, Session, Tables
+from app.domain.changes import News, Position, Standing, Window
+from app.domain.doorbells import NEED_TEXT, Ring
 from app.domain.errors import Conflict, NotFound
-from app.domain.ids import DocumentId, JobId
-from app.domain.jobs import EQUAL_IS_LIVE, Attempt, Job, JobState, NewJob
-from app.domain.lanes import NEED_TEXT
+from app.domain.ids import DocumentId, JobId, WebhookId
+from app.domain.jobs import EQUAL_IS_LIVE, Attempt, Job, JobState, NewJob, Progress
 from app.domain.leases import Settled, Settlement
 from app.domain.outcomes import Woken
-from app.domain.text import scrub_json
+from app.domain.text import scrub, scrub_json
+from app.domain.webhooks import KIND, Webhook
 from app.domain.webhooks import KIND as WEBHOOK
 
 
@@ -138,3 +139,134 @@ def _is_duplicate(tables: Tables, job: Job) -> bool:
         not row.job.state.terminal and (row.job.kind, row.job.dedup_key) == (job.kind, job.dedup_key)
         for row in tables.jobs.values()
     )
+
+
+class MemoryChanges:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def now(self) -> Position:
+        return _position(self._session.reading())
+
+    async def within(self, window: Window, *, of: Collection[JobId] | None = None, limit: int) -> News | None:
+        tables = self._session.reading()
+        since, upto = _number(window.since), _number(window.upto or _position(tables))
+        if since is None or upto is None or since > tables.commits:
+            return None
+        beyond = window.after or (since + 1, None)
+        found = sorted(
+            (row for row in tables.jobs.values() if since < row.changed <= upto and (of is None or row.job.id in of)),
+            key=_place,
+        )
+        rows = [row for row in found if beyond[1] is None or _place(row) > beyond]
+        page, more = rows[:limit], len(rows) > limit
+        rest = Window(since=window.since, upto=Position(str(upto)), after=_place(page[-1])) if more else None
+        return News(upto=Position(str(upto)), jobs=[transitions.copied(row.job) for row in page], rest=rest)
+
+    async def standing(
+        self, *, upto: Position, of: Collection[JobId] | None = None, after: JobId | None = None, limit: int
+    ) -> Standing:
+        seen = _number(upto)
+        assert seen is not None
+        jobs = (row.job for row in self._session.reading().jobs.values() if row.changed <= seen)
+        wanted = (job for job in jobs if (not job.state.terminal if of is None else job.id in of))
+        found = sorted((job for job in wanted if after is None or job.id > after), key=lambda job: job.id)
+        page = found[:limit]
+        return Standing(
+            jobs=[transitions.copied(job) for job in page], rest=page[-1].id if len(found) > limit else None
+        )
+
+    async def running(self, *, of: Collection[JobId] | None = None) -> Mapping[JobId, Progress]:
+        jobs = (row.job for row in self._session.reading().jobs.values())
+        return {
+            job.id: job.progress
+            for job in jobs
+            if job.state is JobState.CLAIMED and job.progress and (of is None or job.id in of)
+        }
+
+    async def states(self, job_ids: Collection[JobId]) -> Mapping[JobId, JobState]:
+        jobs = self._session.reading().jobs
+        return {identity: jobs[identity].job.state for identity in job_ids if identity in jobs}
+
+
+def _position(tables: Tables) -> Position:
+    return Position(str(tables.commits))
+
+
+def _number(position: Position) -> int | None:
+    return int(position) if position.isascii() and position.isdigit() and len(position) < 20 else None  # noqa: PLR2004
+
+
+def _place(row: JobRow) -> tuple[int, JobId]:
+    return row.changed, row.job.id
+
+
+class MemoryWebhooks:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, webhook: Webhook) -> None:
+        self._session.check_owner(webhook.tenant_id)
+        tables = await self._session.writing()
+        tables.require_tenant()
+        if webhook.id in tables.webhooks:
+            raise Conflict(f"webhook {webhook.id} exists already")
+        tables.webhooks[webhook.id] = replace(webhook, url=scrub(webhook.url), description=scrub(webhook.description))
+
+    async def get(self, webhook_id: WebhookId) -> Webhook | None:
+        return self._session.reading().webhooks.get(webhook_id)
+
+    async def newest(self, *, limit: int, before: WebhookId | None = None) -> list[Webhook]:
+        found = [
+            webhook for webhook in self._session.reading().webhooks.values() if before is None or webhook.id < before
+        ]
+        return sorted(found, key=lambda webhook: webhook.id, reverse=True)[:limit]
+
+    async def remove(self, webhook_id: WebhookId) -> bool:
+        return (await self._session.writing()).webhooks.pop(webhook_id, None) is not None
+
+    async def rotate(self, webhook_id: WebhookId, *, secret: str, overlap: timedelta) -> Webhook | None:
+        before = await self.get(webhook_id)
+        return await self._change(
+            webhook_id,
+            secret=secret,
+            previous_secret=before.secret if before and overlap else None,
+            previous_until=self._session.now() + overlap if overlap else None,
+        )
+
+    async def enable(self, webhook_id: WebhookId) -> Webhook | None:
+        before = await self.get(webhook_id)
+        if before is None or before.disabled_at is None:
+            return before
+        return await self._change(webhook_id, disabled_at=None, disabled_reason=None, healthy_at=self._session.now())
+
+    async def disable(
+        self, webhook_id: WebhookId, *, reason: str, unless_healthy_since: datetime | None = None
+    ) -> bool:
+        before = await self.get(webhook_id)
+        if before is None or before.disabled_at is not None:
+            return False
+        if unless_healthy_since is not None and before.healthy_at >= unless_healthy_since:
+            return False
+        await self._change(webhook_id, disabled_at=self._session.now(), disabled_reason=scrub(reason))
+        return True
+
+    async def note_health(self, webhook_id: WebhookId) -> None:
+        await self._change(webhook_id, healthy_at=self._session.now())
+
+    async def deliveries(self, webhook_id: WebhookId, *, limit: int, before: JobId | None = None) -> Sequence[Job]:
+        found = [
+            transitions.copied(row.job)
+            for row in self._session.reading().jobs.values()
+            if row.job.kind == KIND
+            and row.job.payload.get("webhook_id") == str(webhook_id)
+            and (before is None or row.job.id < before)
+        ]
+        return sorted(found, key=lambda job: job.id, reverse=True)[:limit]
+
+    async def _change(self, webhook_id: WebhookId, **values: object) -> Webhook | None:
+        webhooks = (await self._session.writing()).webhooks
+        if webhook_id not in webhooks:
+            return None
+        webhooks[webhook_id] = replace(webhooks[webhook_id], **values)  # type: ignore[arg-type]
+        return webhooks[webhook_id]

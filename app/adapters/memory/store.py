@@ -10,13 +10,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from app.domain.answers import Kept
 from app.domain.documents import Document
 from app.domain.errors import NotFound
 from app.domain.idempotency import Answered
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId, WebhookId
 from app.domain.jobs import Attempt, Job
 from app.domain.keys import ApiKey
+from app.domain.llm.kept_answers import Kept
 from app.domain.pages import Page
 from app.domain.tenants import Tenant
 from app.domain.usage import DayUsed

@@ -3,13 +3,12 @@
 from sqlalchemy import ColumnElement, and_, delete, select
 from sqlalchemy.dialects.postgresql import insert
 
-from app.adapters.postgres.clamped import Clamped
-from app.adapters.postgres.fence import holds
+from app.adapters.postgres.clamped import Clamped, holds
 from app.adapters.postgres.tables import answers
 from app.adapters.postgres.usage import PostgresUsage
-from app.domain.answers import Kept
 from app.domain.ids import JobId
 from app.domain.leases import Lease
+from app.domain.llm.kept_answers import Kept
 
 
 class PostgresAnswers:

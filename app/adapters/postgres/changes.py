@@ -1,16 +1,47 @@
 """What has changed in a tenant's jobs, by the transactions that the jobs' rows name: migration 20261130_0600."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from asyncpg import Record
 
 from app.adapters.postgres.clamped import Clamped
-from app.adapters.postgres.job_rows import job_of, select_jobs
-from app.adapters.postgres.positions import Snapshot, position_of, snapshot_of
+from app.adapters.postgres.jobs import job_of, select_jobs
 from app.adapters.postgres.tables import jobs
 from app.domain.changes import News, Position, Standing, Window
 from app.domain.ids import JobId
 from app.domain.jobs import Job, JobState, Progress
+
+Snapshot = tuple[int, int, tuple[int, ...]]
+"""xmin, xmax and the transactions between them that it does not see; how the driver writes a pg_snapshot."""
+
+MOST_RUNNING = 500
+"""Transactions in a position, for it travels in a header."""
+
+SHAPE = re.compile(r"([0-9a-f]{1,15})\.([0-9a-f]{1,8})\.((?:[0-9a-f]{1,8}(?:-[0-9a-f]{1,8})*)?)")
+FIRST_NORMAL = 3
+LONGEST = 16 + 9 + 9 * MOST_RUNNING
+
+
+def position_of(snapshot: Snapshot) -> Position:
+    xmin, xmax, running = snapshot
+    if len(running) > MOST_RUNNING:
+        # Seen is less than was: it repeats some, and loses nothing.
+        xmax, running = running[MOST_RUNNING], running[:MOST_RUNNING]
+    return Position(f"{xmin:x}.{xmax - xmin:x}.{'-'.join(f'{number - xmin:x}' for number in running)}")
+
+
+def snapshot_of(position: Position) -> Snapshot | None:
+    """None for what no snapshot was written as."""
+    found = SHAPE.fullmatch(position) if len(position) <= LONGEST else None
+    if found is None:
+        return None
+    xmin, width = int(found[1], 16), int(found[2], 16)
+    running = sorted({int(number, 16) for number in found[3].split("-") if number})
+    if xmin < FIRST_NORMAL or (running and running[-1] >= width):
+        return None
+    return xmin, xmin + width, tuple(xmin + number for number in running)
+
 
 NOW = "select pg_current_snapshot() as now"
 CHANGES = "select upto, id, changed from daira.changes($1, $2, $3, $4, $5, $6, $7)"

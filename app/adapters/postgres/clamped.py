@@ -1,13 +1,20 @@
 """A connection inside a clamped transaction: all that the repositories get, and of no use once it is over."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import asyncpg
-from sqlalchemy import CursorResult, Executable
+from asyncpg import ForeignKeyViolationError, UniqueViolationError
+from sqlalchemy import CursorResult, Executable, and_, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.adapters.postgres.tables import jobs
+from app.domain.errors import Conflict, NotFound
 from app.domain.ids import TenantId
+from app.domain.jobs import EQUAL_IS_LIVE, JobState
+from app.domain.leases import Lease
 
 
 class Clamped:
@@ -35,3 +42,29 @@ class Clamped:
         if self._connection is None:
             raise RuntimeError("this transaction is over: begin another one")
         return self._connection
+
+
+async def holds(clamped: Clamped, lease: Lease) -> bool:
+    """Locks the job's row: whoever ends the attempt comes before this, and is seen, or after the transaction."""
+    fence = and_(
+        jobs.c.tenant_id == clamped.tenant_id,
+        jobs.c.id == lease.job_id,
+        jobs.c.attempts == lease.attempt,
+        jobs.c.state == JobState.CLAIMED,
+    )
+    held = await clamped.execute(select(jobs.c.id).where(fence).with_for_update(read=True))
+    return held.one_or_none() is not None
+
+
+@contextmanager
+def known_faults() -> Iterator[None]:
+    """A foreign key carries the tenant: what it misses is nothing that this tenant has."""
+    try:
+        yield
+    except (IntegrityError, ForeignKeyViolationError) as error:
+        driver = error.orig.__cause__ if isinstance(error, IntegrityError) and error.orig else error
+        if isinstance(driver, ForeignKeyViolationError):
+            raise NotFound("the tenant, document or job that this belongs to does not exist") from error
+        if isinstance(driver, UniqueViolationError) and driver.constraint_name == "jobs_dedup":
+            raise Conflict(EQUAL_IS_LIVE) from error
+        raise

@@ -13,10 +13,9 @@ from app.adapters.postgres.documents import PostgresDocuments
 from app.adapters.postgres.engine import Engine
 from app.adapters.postgres.idempotency_keys import PostgresIdempotencyKeys
 from app.adapters.postgres.jobs import PostgresJobs
-from app.adapters.postgres.keys import PostgresKeys
 from app.adapters.postgres.pages import PostgresPages
-from app.adapters.postgres.search import PostgresSearch
-from app.adapters.postgres.tenants import PostgresTenant
+from app.adapters.postgres.search.query import PostgresSearch
+from app.adapters.postgres.tenants import PostgresKeys, PostgresTenant
 from app.adapters.postgres.usage import PostgresUsage
 from app.adapters.postgres.webhooks import PostgresWebhooks
 from app.domain import ids

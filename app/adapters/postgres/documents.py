@@ -7,8 +7,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
-from app.adapters.postgres.clamped import Clamped
-from app.adapters.postgres.faults import known_faults
+from app.adapters.postgres.clamped import Clamped, known_faults
 from app.adapters.postgres.tables import documents, jobs
 from app.domain.documents import Cursor, Document, DocumentStatus
 from app.domain.ids import DocumentId

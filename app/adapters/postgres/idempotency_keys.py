@@ -10,8 +10,7 @@ from sqlalchemy import ColumnElement, and_, delete, func, literal, select, text,
 from sqlalchemy.dialects.postgresql import INTERVAL, insert
 from sqlalchemy.exc import DBAPIError
 
-from app.adapters.postgres.clamped import Clamped
-from app.adapters.postgres.faults import known_faults
+from app.adapters.postgres.clamped import Clamped, known_faults
 from app.adapters.postgres.tables import idempotency_keys
 from app.domain.errors import Conflict
 from app.domain.idempotency import LIFETIME, Answered

@@ -1,32 +1,103 @@
 """Jobs inside a clamped transaction: enqueue, read, cancel, and settle together with results."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, delete, func, literal, null, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal,
+    null,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import INTERVAL, insert
 
-from app.adapters.postgres.clamped import Clamped
-from app.adapters.postgres.faults import known_faults
-from app.adapters.postgres.job_rows import attempt_of, error_json, job_of, select_jobs
+from app.adapters.postgres.clamped import Clamped, known_faults
 from app.adapters.postgres.leases import SETTLE, delivery_bells, settle_arguments
 from app.adapters.postgres.tables import answers, job_attempts, jobs, results
-from app.domain.doorbells import Ring
+from app.domain.doorbells import NEED_TEXT, Ring
 from app.domain.errors import Conflict
 from app.domain.ids import DocumentId, JobId
 from app.domain.jobs import (
     CANCELLED,
     FIRST_RING_GRACE,
     Attempt,
+    AttemptOutcome,
     Job,
+    JobError,
     JobState,
     NewJob,
+    Progress,
 )
-from app.domain.lanes import NEED_TEXT
 from app.domain.leases import Settled, Settlement
 from app.domain.outcomes import Woken
 from app.domain.text import scrub_json
 from app.domain.webhooks import KIND as WEBHOOK
+
+
+def select_jobs() -> Select[Any]:
+    """With their results, for `job_of`."""
+    of_job = and_(results.c.tenant_id == jobs.c.tenant_id, results.c.job_id == jobs.c.id)
+    return select(jobs, results.c.data).select_from(jobs.outerjoin(results, of_job))
+
+
+def error_json(error: JobError) -> dict[str, str]:
+    return {"code": error.code, "message": error.message}
+
+
+def job_of(row: Row[Any], *, result: object) -> Job:
+    return Job(
+        id=row.id,
+        tenant_id=row.tenant_id,
+        kind=row.kind,
+        state=JobState(row.state),
+        document_id=row.document_id,
+        payload=row.payload,
+        dedup_key=row.dedup_key,
+        priority=row.priority,
+        attempts=row.attempts,
+        failures=row.failures,
+        expiries=row.expiries,
+        releases=row.releases,
+        max_attempts=row.max_attempts,
+        cancel_requested=row.cancel_requested,
+        progress=Progress(**row.progress) if row.progress else None,
+        error=_error(row.last_error),
+        result=result,
+        traceparent=row.traceparent,
+        run_after=row.run_after,
+        created_at=row.created_at,
+        claimed_by=row.claimed_by,
+        lease_until=row.lease_until,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )
+
+
+def attempt_of(row: Row[tuple[object, ...]]) -> Attempt:
+    return Attempt(
+        job_id=row.job_id,
+        attempt=row.attempt,
+        worker=row.worker,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        outcome=AttemptOutcome(row.outcome),
+        error=_error(row.error),
+    )
+
+
+def _error(stored: Mapping[str, str] | None) -> JobError | None:
+    return JobError(code=stored["code"], message=stored["message"]) if stored else None
+
 
 LIVE = text("dedup_key is not null and state in ('queued', 'claimed')")
 

@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Row, and_, delete, func, select
 
-from app.adapters.postgres.clamped import Clamped
-from app.adapters.postgres.faults import known_faults
-from app.adapters.postgres.fence import holds
+from app.adapters.postgres.clamped import Clamped, holds, known_faults
 from app.adapters.postgres.tables import drafts, pages
 from app.domain.ids import DocumentId, JobId
 from app.domain.leases import Lease
@@ -18,6 +16,7 @@ from app.domain.text import scrub
 from app.domain.warnings import WarningCode
 
 # ruff: noqa: S608 - statements put together from the columns' names
+
 COLUMNS = "number, text, source, confidence, width, height, rotation, language, words, warnings"
 
 INSERT = f"""

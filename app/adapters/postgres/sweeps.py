@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from app.adapters.postgres.engine import Engine
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
-from app.ports.sweeps import Backlog, Swept, Wear
+from app.ports.leases import Backlog, Swept, Wear
 
 # Of others' sessions a login without pg_read_all_stats sees neither snapshot nor age; that their transactions run, it
 # sees by its own snapshot.

@@ -6,8 +6,7 @@ from datetime import date
 
 from sqlalchemy import func, insert, select
 
-from app.adapters.postgres.clamped import Clamped
-from app.adapters.postgres.faults import known_faults
+from app.adapters.postgres.clamped import Clamped, known_faults
 from app.adapters.postgres.tables import usage
 from app.domain.ids import uuid7
 from app.domain.usage import NOTHING, DayUsed, Used

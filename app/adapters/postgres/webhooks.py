@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, Row, and_, case, delete, func, insert, literal, null, select, update
 from sqlalchemy.dialects.postgresql import INTERVAL
 
-from app.adapters.postgres.clamped import Clamped
-from app.adapters.postgres.faults import known_faults
+from app.adapters.postgres.clamped import Clamped, known_faults
 from app.adapters.postgres.jobs import PostgresJobs
 from app.adapters.postgres.tables import jobs, webhooks
 from app.domain.ids import JobId, WebhookId

@@ -6,11 +6,11 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from app.adapters.aws.faults import code_of
+from app.adapters.aws.client import code_of
 from app.adapters.s3.bucket import Answer, Bucket
 from app.adapters.s3.faults import BEYOND_THE_END, NO_OBJECT
 from app.adapters.s3.upload import abort, store
-from app.domain.blobs import NAME_PATTERN
+from app.domain.documents import NAME_PATTERN
 from app.domain.errors import NotFound, Unavailable
 from app.domain.ids import TenantId
 from app.ports.blobs import CHUNK

@@ -10,11 +10,10 @@ from typing import Any
 
 from botocore.config import Config
 
-from app.adapters.aws.clients import client
-from app.adapters.aws.faults import reachable
+from app.adapters.aws.client import client, reachable
 from app.adapters.s3.faults import refusal
 from app.domain import ids
-from app.domain.blobs import parse_blob_key
+from app.domain.documents import parse_blob_key
 from app.domain.errors import Unavailable
 from app.domain.ids import TenantId
 

@@ -2,7 +2,7 @@
 
 from botocore.exceptions import ClientError
 
-from app.adapters.aws.faults import FORBIDDEN, code_of
+from app.adapters.aws.client import FORBIDDEN, code_of
 
 NO_BUCKET = "NoSuchBucket"
 NO_OBJECT = frozenset({"NoSuchKey", "404"})

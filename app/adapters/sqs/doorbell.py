@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import structlog
 
 from app.adapters.sqs.batches import AT_ONCE, SIZE, Entry, Refused
-from app.adapters.sqs.faults import INVALID
-from app.adapters.sqs.queue import SqsQueue
+from app.adapters.sqs.queue import INVALID, SqsQueue
 from app.domain.doorbells import Ring, parse_ring, ring_message
 from app.domain.errors import Invalid, Unavailable
 from app.ports.doorbell import Delivery

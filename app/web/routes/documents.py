@@ -7,25 +7,22 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from app.domain.callers import Caller
-from app.domain.documents import DocumentStatus
+from app.domain.documents import DocumentStatus, displayable
 from app.domain.errors import Conflict, Invalid, LlmNotConfigured, NotFound, NotReady, TooMany, Unsupported
-from app.domain.filenames import displayable
 from app.domain.idempotency import Once
+from app.domain.tenants import Caller
 from app.services.documents import Listed
 from app.services.uploads import Accepted, Received, Uploads
-from app.web import cursors
+from app.web import pagination
 from app.web.callers import JobWritingCaller, Reader, Writer, WritingCaller
-from app.web.dependencies import ADocumentId, PageNumber, TheDocuments, TheJobs, TheUploads
+from app.web.dependencies import ADocumentId, AnOnce, PageNumber, TheDocuments, TheJobs, TheUploads, tell_replayed
+from app.web.file_responses import NOT_MODIFIED, revalidated
 from app.web.forms import Form, read_text
-from app.web.headers import looks_at
-from app.web.idempotency import AnOnce, tell_replayed
 from app.web.job_requests import JOB_BODY, parse_request, parse_requests
-from app.web.leaving import unless_gone
-from app.web.listings import TheListing
-from app.web.preferences import preference_of
+from app.web.openapi.headers import looks_at
+from app.web.openapi.upload_form import UPLOAD_FORM
+from app.web.pagination import TheListing
 from app.web.refusals import refuses
-from app.web.revalidated import NOT_MODIFIED, revalidated
 from app.web.schemas import (
     DocumentBody,
     DocumentList,
@@ -36,7 +33,7 @@ from app.web.schemas import (
     PageWithWords,
 )
 from app.web.strict_json import parse_json
-from app.web.upload_form import UPLOAD_FORM
+from app.web.waiting import preference_of, unless_gone
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
 
@@ -101,7 +98,7 @@ async def list_documents(
     listed = await documents.newest(
         tenant_id,
         limit=limit + 1,
-        before=cursors.document(listing.cursor),
+        before=pagination.document(listing.cursor),
         status=status,
         filename=filename,
         created_after=created_after,
@@ -112,7 +109,7 @@ async def list_documents(
     last = listed[-1].document if more else None
     return DocumentList(
         data=[DocumentBody.of(each.document, each.jobs) for each in listed],
-        next_cursor=listing.next(cursors.of_document(last.created_at, last.id) if last else None),
+        next_cursor=listing.next(pagination.of_document(last.created_at, last.id) if last else None),
     )
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from app.domain.changes import Event, PositionEvent, ProgressEvent, StateEvent
-from app.services.streams import Stream
+from app.services.events.stream import Stream
 from app.web.callers import Reader, may_still_read
 from app.web.dependencies import AJobId, TheEvents
 from app.web.schemas import JobBody, ProgressOfJob

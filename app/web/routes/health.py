@@ -5,8 +5,8 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
+from app.web.errors import HealthBody, ReadinessBody
 from app.web.metrics import exposition
-from app.web.problems import HealthBody, ReadinessBody
 
 router = APIRouter(tags=["operation"])
 

@@ -9,16 +9,15 @@ from fastapi import APIRouter, Query, Request, Response
 from app.domain.errors import Conflict
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobState
-from app.web import cursors
+from app.web import pagination
 from app.web.callers import JobWriter, JobWritingCaller, Reader
 from app.web.dependencies import AJobId, TheJobs
-from app.web.headers import looks_at
-from app.web.leaving import unless_gone
-from app.web.listings import TheListing
-from app.web.preferences import preference_of
+from app.web.file_responses import NOT_MODIFIED, revalidated
+from app.web.openapi.headers import looks_at
+from app.web.pagination import TheListing
 from app.web.refusals import refuses
-from app.web.revalidated import NOT_MODIFIED, revalidated
 from app.web.schemas import JobBody, JobList, JobWithHistory
+from app.web.waiting import preference_of, unless_gone
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -37,13 +36,13 @@ async def list_jobs(
     found = await jobs.newest(
         tenant_id,
         limit=limit + 1,
-        before=cursors.job(listing.cursor),
+        before=pagination.job(listing.cursor),
         state=state,
         kind=kind,
         document_id=None if document_id is None else DocumentId(document_id),
     )
     more, found = len(found) > limit, found[:limit]
-    following = listing.next(cursors.of_job(found[-1].id) if more else None)
+    following = listing.next(pagination.of_job(found[-1].id) if more else None)
     return JobList(data=[JobBody.of(job) for job in found], next_cursor=following)
 
 

@@ -7,17 +7,27 @@ from fastapi.responses import StreamingResponse
 
 from app.domain.documents import Document
 from app.domain.errors import Conflict, NotReady
-from app.domain.formats import ALTO, HOCR, MARKDOWN, Format
+from app.domain.formats.formats import ALTO, HOCR, MARKDOWN, Format
 from app.domain.ids import DocumentId, TenantId
 from app.services.outputs import Outputs
 from app.web.callers import Reader
 from app.web.dependencies import ADocumentId, PageNumber, TheOutputs, TheRenditions
-from app.web.downloads import KEPT, QUIET, REVALIDATED, Delivery, attachment, begun, matches, renamed
-from app.web.headers import shown
-from app.web.leaving import unless_gone
-from app.web.problems import PROBLEM
-from app.web.ranges import Range, chosen
+from app.web.errors import PROBLEM
+from app.web.file_responses import (
+    KEPT,
+    QUIET,
+    REVALIDATED,
+    Delivery,
+    Range,
+    attachment,
+    begun,
+    chosen,
+    matches,
+    renamed,
+)
+from app.web.openapi.headers import shown
 from app.web.refusals import refuses
+from app.web.waiting import unless_gone
 
 router = APIRouter(prefix="/v1/documents/{document_id}", tags=["outputs"])
 

@@ -8,10 +8,10 @@ from pydantic import BaseModel
 
 from app.domain.ids import DocumentId
 from app.domain.search import LONGEST, MOST_RANK, Hit, marked_up
-from app.web import cursors
+from app.web import pagination
 from app.web.callers import Reader
 from app.web.dependencies import TheSearch
-from app.web.listings import TheListing
+from app.web.pagination import TheListing
 
 router = APIRouter(prefix="/v1/search", tags=["search"])
 
@@ -66,8 +66,8 @@ async def search_pages(
         tenant_id,
         q,
         limit=limit,
-        after=cursors.hit(listing.cursor),
+        after=pagination.hit(listing.cursor),
         document_id=None if document_id is None else DocumentId(document_id),
     )
-    next_cursor = listing.next(None if found.more is None else cursors.of_hit(found.more))
+    next_cursor = listing.next(None if found.more is None else pagination.of_hit(found.more))
     return HitList(data=[HitBody.of(hit) for hit in found.hits], next_cursor=next_cursor)

@@ -6,15 +6,24 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from app.domain.errors import Conflict, Invalid
-from app.web import cursors
+from app.web import pagination
 from app.web.callers import Reader, WebhookWriter
 from app.web.dependencies import AWebhookId, TheWebhooks
 from app.web.forms import read_text
-from app.web.listings import TheListing
+from app.web.pagination import TheListing
 from app.web.refusals import refuses
 from app.web.schemas import JobBody
-from app.web.webhook_requests import RotationRequest, WebhookRequest, body_of, parse
-from app.web.webhook_schemas import DeliveryBody, DeliveryList, WebhookBody, WebhookList, WebhookWithSecret
+from app.web.webhook_schemas import (
+    DeliveryBody,
+    DeliveryList,
+    RotationRequest,
+    WebhookBody,
+    WebhookList,
+    WebhookRequest,
+    WebhookWithSecret,
+    body_of,
+    parse,
+)
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
 
@@ -39,9 +48,9 @@ async def list_webhooks(
     tenant_id: Reader, webhooks: TheWebhooks, listing: TheListing, limit: Limit = 20
 ) -> WebhookList:
     """Newest first."""
-    found = await webhooks.newest(tenant_id, limit=limit + 1, before=cursors.webhook(listing.cursor))
+    found = await webhooks.newest(tenant_id, limit=limit + 1, before=pagination.webhook(listing.cursor))
     more, found = len(found) > limit, found[:limit]
-    following = cursors.of_webhook(found[-1].id) if more else None
+    following = pagination.of_webhook(found[-1].id) if more else None
     return WebhookList(data=[WebhookBody.of(webhook) for webhook in found], next_cursor=listing.next(following))
 
 
@@ -94,7 +103,7 @@ async def list_deliveries(
     limit: Limit = 20,
 ) -> DeliveryList:
     """What was sent and how it went, newest first; `POST /v1/jobs/{id}/retry` sends one again."""
-    found = await webhooks.deliveries(tenant_id, webhook_id, limit=limit + 1, before=cursors.job(listing.cursor))
+    found = await webhooks.deliveries(tenant_id, webhook_id, limit=limit + 1, before=pagination.job(listing.cursor))
     more, found = len(found) > limit, found[:limit]
-    following = cursors.of_job(found[-1].job.id) if more else None
+    following = pagination.of_job(found[-1].job.id) if more else None
     return DeliveryList(data=[DeliveryBody.of(delivery) for delivery in found], next_cursor=listing.next(following))

@@ -10,18 +10,17 @@ import uvloop
 from typing_extensions import override
 
 from app.adapters.postgres.engine import administer
+from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.adapters.postgres.migrations import migrate
-from app.adapters.postgres.roles import APP, OWNER, make_roles
 from app.bootstrap import open_runtime
-from app.domain.doorbells import Ring
+from app.domain.doorbells import Lane, Ring
 from app.domain.ids import JobId, TenantId, tenant_id, uuid7
 from app.domain.jobs import NewJob
-from app.domain.lanes import Lane
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
-from app.ports.handlers import Reporter
+from app.ports.leases import Reporter
 from app.settings import Role, Settings
 from app.telemetry import Metrics, set_up_logging
 from app.wiring import open_doorbells, open_store

@@ -17,11 +17,11 @@ from uuid import UUID
 from app import asgi
 from app.bootstrap import open_runtime
 from app.cli import serving
-from app.domain.lanes import LANE_OF_KIND, Lane
+from app.domain.doorbells import LANE_OF_KIND, Lane
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
 from app.ports.database import Tx
-from app.ports.handlers import Reporter
+from app.ports.leases import Reporter
 from tests.chaos.worker import Log
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.adapters.ocr.recognizer import ProcessRecognizer
+from app.reading.recognizer import ProcessRecognizer
 from tests.support.reading import Reader
 
 

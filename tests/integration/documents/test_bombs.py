@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.adapters.ocr.recognizer import ProcessRecognizer
 from app.domain.errors import DocumentFault
-from app.ports.ocr import Mode
+from app.ports.reading import Mode
+from app.reading.recognizer import ProcessRecognizer
 from tests.support.hazard_runs import MEBIBYTE, hazards
 from tests.support.hazards import (
     ENDLESS,

@@ -4,7 +4,7 @@ import pytest
 
 from app.domain.pages import Source
 from app.domain.warnings import WarningCode
-from app.ports.ocr import Mode
+from app.ports.reading import Mode
 from tests.support.papers import drawn
 from tests.support.pdfs import Leaf, document, form, line, picture, placed
 from tests.support.reading import Reader

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.domain.pages import Page, Source
-from app.ports.ocr import Mode
+from app.ports.reading import Mode
 from tests.support.papers import drawn
 from tests.support.pdfs import Leaf, document, line, paragraph, picture, placed
 from tests.support.reading import Reader

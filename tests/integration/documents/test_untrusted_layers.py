@@ -5,7 +5,7 @@ from PIL import ImageDraw
 
 from app.domain.pages import Source
 from app.domain.warnings import WarningCode
-from app.ports.ocr import Mode
+from app.ports.reading import Mode
 from tests.support.papers import drawn
 from tests.support.pdfs import (
     HELVETICA,

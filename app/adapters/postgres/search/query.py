@@ -1,0 +1,186 @@
+"""Search: candidates by the index of words, which holds under row-level security; then what an index can't tell."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import asyncpg
+from sqlalchemy import exists, select
+
+from app.adapters.postgres.clamped import Clamped
+from app.adapters.postgres.search import index
+from app.adapters.postgres.search.candidates import Candidate, Lookup, candidates
+from app.adapters.postgres.tables import documents, indexed
+from app.domain.errors import Unavailable
+from app.domain.ids import DocumentId
+from app.domain.search import CLOSE, OPEN, Found, Hit, Place, Query, nothing_but_stop_words
+from app.domain.text_search import ALL, CHARACTERS, config_of
+
+# ruff: noqa: S608 - statements put together from our own parts
+
+TIMEOUT = "set local statement_timeout = '5s'"
+
+CHECKED = 200
+"""Candidates whose text is looked at in one request, where the index can't tell: some 1 ms each."""
+AT_A_TIME = 50
+
+# Only stemmings that the tenant has documents in: another language's words would not be found anyway.
+ASK = """
+select s.stemming, q.query::text as query, querytree(q.query) as required
+  from unnest($2::text[], $3::text[], $4::text[]) as s (stemming, config, text)
+ cross join lateral (select websearch_to_tsquery(s.config::regconfig, s.text) as query offset 0) q
+ where exists (select from daira.indexed i where i.tenant_id = $1 and i.stemming = s.stemming)
+"""
+WORDS = index.SPACED.format(text=f"({index.READ.format(text='p.text')})", stemming="s.stemming")
+OF_PAGES = """
+  from unnest($2::int[], $3::uuid[], $4::int[], $5::text[]) as c (number, document_id, page, stemming)
+  join daira.pages p on p.tenant_id = $1 and p.document_id = c.document_id and p.number = c.page
+  join unnest($6::text[], $7::text[], $8::text[], $9::text[]) as s (stemming, config, query, style)
+    on s.stemming = c.stemming and s.style is not null
+"""
+FITTING = f"""
+select c.number, min(c.stemming) as stemming {OF_PAGES}
+ where to_tsvector(s.config::regconfig, {WORDS}) @@ s.query::tsquery
+ group by c.number order by c.number
+"""
+SNIPPETS = f"""
+select c.number, (select filename from daira.documents d where d.tenant_id = $1 and d.id = c.document_id) as filename,
+       ts_headline(s.config::regconfig, translate({WORDS}, '{OPEN}{CLOSE}', '  '), s.query::tsquery, s.style) as snippet
+{OF_PAGES} order by c.number
+"""
+LEXEME = re.compile(r"'((?:[^'\\]|''|\\.)*)'")
+ESCAPED = re.compile(r"''|\\(.)")
+INEXACT = re.compile(r"<(-|\d+)>|!")
+"""In what is left of a query without its lexemes: what an index of words can't tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A query as Postgres reads it."""
+
+    lookups: Sequence[Lookup]
+    queries: Mapping[str, str]
+    """By stemming: all alternatives as one tsquery."""
+    exact: bool
+    """A page that has the words is found: nothing else is to be looked at."""
+
+
+class PostgresSearch:
+    def __init__(self, clamped: Clamped) -> None:
+        self._clamped = clamped
+        self._tenant_id = clamped.tenant_id
+
+    async def index(self, document_id: DocumentId, *, only_new: bool = False) -> bool:
+        return await index.index(self._clamped, document_id, only_new=only_new)
+
+    async def unindexed(self, *, limit: int, after: DocumentId | None = None) -> list[DocumentId]:
+        c = documents.c
+        known = exists().where(indexed.c.tenant_id == c.tenant_id, indexed.c.document_id == c.id)
+        wanted = [c.tenant_id == self._tenant_id, c.page_count.is_not(None), ~known]
+        if after is not None:
+            wanted.append(c.id > after)
+        rows = await self._clamped.execute(select(c.id).where(*wanted).order_by(c.id).limit(limit))
+        return [DocumentId(document_id) for document_id in rows.scalars()]
+
+    async def find(
+        self, query: Query, *, limit: int, after: Place | None = None, document_id: DocumentId | None = None
+    ) -> Found:
+        try:
+            await self._clamped.call(TIMEOUT)
+            asked = await self._ask(query)
+            return await self._find(asked, limit=limit, after=after, document_id=document_id)
+        except asyncpg.QueryCanceledError as error:
+            raise Unavailable("the search takes too long: ask with rarer words, or try again later") from error
+
+    async def _ask(self, query: Query) -> Asked:
+        wanted = [(stemming, each.written(stemming)) for stemming in ALL for each in query.alternatives]
+        stemmings, texts = [stemming for stemming, _ in wanted], [text for _, text in wanted]
+        rows = await self._clamped.call(ASK, self._tenant_id, stemmings, [*map(config_of, stemmings)], texts)
+        return _asked([(row["stemming"], row["query"], row["required"]) for row in rows])
+
+    async def _find(self, asked: Asked, *, limit: int, after: Place | None, document_id: DocumentId | None) -> Found:
+        most = limit + 1 if asked.exact else CHECKED
+        found = await candidates(self._clamped, asked.lookups, document_id=document_id, after=after, limit=most)
+        fitting = await self._fitting(asked, found, enough=limit + 1)
+        if len(fitting) > limit:
+            more: Place | None = fitting[limit - 1][0]
+        else:
+            more = found[-1].place if len(found) == most else None
+        return Found(hits=await self._told(asked, fitting[:limit]), more=more)
+
+    async def _fitting(self, asked: Asked, found: Sequence[Candidate], *, enough: int) -> list[tuple[Place, str]]:
+        """Each with the stemming that it was found by."""
+        if asked.exact:
+            return [(candidate.place, candidate.stemmings[0]) for candidate in found]
+        fitting: list[tuple[Place, str]] = []
+        for first in range(0, len(found), AT_A_TIME):
+            batch = found[first : first + AT_A_TIME]
+            pages = [(n, each.place, stemming) for n, each in enumerate(batch) for stemming in each.stemmings]
+            rows = await self._of_pages(FITTING, asked, pages)
+            fitting += [(batch[row["number"]].place, row["stemming"]) for row in rows]
+            if len(fitting) >= enough:
+                break
+        return fitting
+
+    async def _told(self, asked: Asked, fitting: Sequence[tuple[Place, str]]) -> list[Hit]:
+        """A page that has gone meanwhile is left out."""
+        pages = [(n, place, stemming) for n, (place, stemming) in enumerate(fitting)]
+        rows = await self._of_pages(SNIPPETS, asked, pages)
+        return [
+            Hit(
+                document_id=(place := fitting[row["number"]][0]).document_id,
+                page=place.page,
+                rank=place.rank,
+                filename=row["filename"],
+                snippet=row["snippet"].replace(index.BLANK, "").replace(index.LESS, "<"),
+            )
+            for row in rows
+        ]
+
+    async def _of_pages(
+        self, statement: str, asked: Asked, pages: Sequence[tuple[int, Place, str]]
+    ) -> list[asyncpg.Record]:
+        """In the order of their numbers."""
+        stemmings = list(asked.queries)
+        return await self._clamped.call(
+            statement,
+            self._tenant_id,
+            [number for number, _, _ in pages],
+            [place.document_id for _, place, _ in pages],
+            [place.page for _, place, _ in pages],
+            [stemming for _, _, stemming in pages],
+            stemmings,
+            [*map(config_of, stemmings)],
+            list(asked.queries.values()),
+            [*map(_style, stemmings)],
+        )
+
+
+def _asked(rows: Sequence[tuple[str, str, str]]) -> Asked:
+    """Raises Invalid where there are stemmings, and in none of them a word to look for."""
+    lookups: list[Lookup] = []
+    queries: dict[str, list[str]] = {}
+    for stemming, query, required in rows:
+        if lexemes := _lexemes(required):
+            lookups.append(Lookup(stemming=stemming, lexemes=lexemes))
+            queries.setdefault(stemming, []).append(f"({query})")
+    if rows and not lookups:
+        raise nothing_but_stop_words()
+    whole = {stemming: " | ".join(parts) for stemming, parts in queries.items()}
+    exact = not any(INEXACT.search(LEXEME.sub("", query)) for query in whole.values())
+    return Asked(lookups=lookups, queries=whole, exact=exact)
+
+
+def _lexemes(required: str) -> tuple[str, ...]:
+    """Of a tsquery as text."""
+    found = (ESCAPED.sub(lambda escaped: escaped[1] or "'", quoted) for quoted in LEXEME.findall(required))
+    return tuple(dict.fromkeys(found))
+
+
+def _style(stemming: str) -> str:
+    """Where each character is a word, more of them make a line."""
+    most = 80 if stemming == CHARACTERS else 30
+    return (
+        f'StartSel="{OPEN}", StopSel="{CLOSE}", MaxFragments=2, ShortWord=0, MinWords={most // 3}, MaxWords={most},'
+        ' FragmentDelimiter=" … "'
+    )

@@ -1,0 +1,151 @@
+"""`daira doctor`: the start-up guard and every connection, one line each, in any environment."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from app import guard, local
+from app.adapters.postgres.engine import once
+from app.bootstrap import Runtime, open_runtime
+from app.cli import tables
+from app.cli.administration import with_runtime
+from app.domain.ids import TenantId
+from app.services.purging import Purged
+from app.settings import Environment, Settings
+from app.telemetry import Metrics
+
+
+def doctor() -> None:
+    """Check everything that production asks for, and that database, queue and blobs answer.
+
+    Exits with 1 on a fault. In development, what only production refuses is told but is no fault.
+    """
+    console = Console(soft_wrap=True, highlight=False)
+    failed = asyncio.run(_examine(console))
+    sys.exit(1 if failed else 0)
+
+
+async def _examine(console: Console) -> bool:
+    settings = Settings()
+    failed = False
+    async for name, faults, tolerated in _answers(settings):
+        mark = "[green]ok[/]   " if not faults else "[yellow]note[/] " if tolerated else "[red]FAULT[/]"
+        console.print(f"{mark} {name}" + "".join(f"\n        {fault}" for fault in faults))
+        failed = failed or (bool(faults) and not tolerated)
+    return failed
+
+
+async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bool]]:
+    """Name, faults, and whether they are tolerated here."""
+    development = settings.env is Environment.DEVELOPMENT
+    yield "settings", guard.settings_faults(settings), development
+    if settings.embedded and not development:
+        return
+    async with local.with_database(settings) as located:
+        away = [] if located.memory_store else await guard.answer("database", _reach(located))
+        # Without a database every check of it would only say the same.
+        checks = {} if away else guard.checks(located)
+        checks.pop("settings", None)
+        for name, check in checks.items():
+            yield name, await guard.answer(name, check), development and name == guard.NO_DEVELOPMENT_KEY
+        async with open_runtime(located.without_worker(), Metrics()) as runtime:
+            for name, ping in runtime.pings.items():
+                faults = await guard.answer(name, _as_check(ping))
+                yield f"{name} answers", [_with_address(fault, located, of=name) for fault in faults], False
+
+
+def _with_address(fault: str, settings: Settings, *, of: str) -> str:
+    """Which database was asked: not by whom, and not with which password."""
+    if of != "database":
+        return fault
+    address = urlsplit(settings.database_url.get_secret_value())
+    return f"{fault}; DAIRA_DATABASE_URL leads to {address.hostname or 'a socket'}:{address.port or 5432}{address.path}"
+
+
+def _reach(settings: Settings) -> guard.Check:
+    url = settings.database_url.get_secret_value()
+    return _as_check(lambda: once(url, lambda engine: engine.call("select 1"), name="doctor", pooled=settings.pooled))
+
+
+def _as_check(ping: Callable[[], Awaitable[object]]) -> guard.Check:
+    async def check() -> list[str]:
+        await ping()
+        return []
+
+    return check
+
+
+def sweep() -> None:
+    """One pass of the sweeper over every tenant, now: ends leases that ran out, rings for lost doorbells."""
+
+    async def pass_once(opened: Runtime) -> None:
+        rung = await opened.sweeping.sweep() + await opened.sweeping.full_pass()
+        print(f"rang {rung} doorbell(s)")
+
+    with_runtime(pass_once)
+
+
+def purge(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and remove nothing.")] = False,
+    even_many: Annotated[
+        bool, typer.Option("--even-many", help="Also where a tenant has more bytes without a document than with one.")
+    ] = False,
+) -> None:
+    """One purge of every tenant, now: documents beyond DAIRA_RETENTION_DAYS, bytes without a document, leftovers.
+
+    What is younger than a day is never taken for a leftover.
+    """
+    table = Table(
+        "tenant",
+        "documents beyond retention",
+        "blobs without a document",
+        "unfinished uploads",
+        "expired keys",
+        "jobs",
+        "left",
+    )
+    progress = Console(stderr=True)
+
+    async def pass_once(opened: Runtime) -> None:
+        with progress.status("Purging…") as status:
+            seen = 0
+
+            def told(tenant_id: TenantId, purged: Purged) -> None:
+                nonlocal seen
+                seen += 1
+                status.update(f"Purging… {seen} tenant(s), {tenant_id}")
+                if purged:
+                    figures = (
+                        purged.documents,
+                        purged.orphans,
+                        purged.unfinished,
+                        purged.keys,
+                        purged.jobs,
+                        purged.left,
+                    )
+                    table.add_row(tenant_id, *map(str, figures))
+
+            try:
+                await opened.purging.purge(dry_run=dry_run, even_many=even_many, told=told)
+            finally:
+                status.stop()
+                _show(table, seen=seen, dry_run=dry_run)
+
+    with_runtime(pass_once)
+
+
+def _show(table: Table, *, seen: int, dry_run: bool) -> None:
+    if table.row_count:
+        tables.show(table)
+    print(f"{seen} tenant(s), {'nothing was removed: a dry run' if dry_run else 'purged'}")
+    if any(cell != "0" for cell in table.columns[-1].cells):
+        print(
+            "left: more bytes without a document than with one, as if they were another database's. If they are not:"
+            " daira purge --even-many"
+        )

@@ -1,0 +1,23 @@
+"""The forms in which a document's text is handed out whole, page after page."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.domain.documents import Document
+from app.domain.formats import alto, hocr, markdown
+from app.domain.pages import Page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    media_type: str
+    suffix: str
+    """Of a file's name."""
+    head: Callable[[Document], str]
+    page: Callable[[Page], str]
+    foot: str
+
+
+HOCR = Format(media_type="text/html", suffix=".hocr", head=hocr.head, page=hocr.page, foot=hocr.FOOT)
+ALTO = Format(media_type="application/xml", suffix=".alto.xml", head=alto.head, page=alto.page, foot=alto.FOOT)
+MARKDOWN = Format(media_type="text/markdown", suffix=".md", head=markdown.head, page=markdown.page, foot="")

@@ -1,0 +1,84 @@
+"""A page's text as blocks of lines of pieces: its words, or what stands between white space where it has none."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from app.domain.pages import Page, Source
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    text: str
+    box: Box | None = None
+    """As of a word; None where the page knows no places."""
+    confidence: float | None = None
+    source: Source | None = None
+
+
+Line = Sequence[Piece]
+Block = Sequence[Line]
+
+
+def blocks_of(page: Page) -> list[Block]:
+    """In reading order; none of them, and no line, is empty."""
+    return _of_words(page) if page.words else list(_of_text(page.text))
+
+
+def around(pieces: Iterable[Piece]) -> Box | None:
+    """None unless all of them have a place."""
+    boxes = [piece.box for piece in pieces]
+    if not boxes or None in boxes:
+        return None
+    x0s, y0s, x1s, y1s = zip(*(box for box in boxes if box), strict=True)
+    return (min(x0s), min(y0s), max(x1s), max(y1s))
+
+
+def pieces_of(block: Block) -> list[Piece]:
+    return [piece for line in block for piece in line]
+
+
+def _of_words(page: Page) -> list[Block]:
+    pieces = (
+        (word, Piece(text=word.text, box=word.box, confidence=word.confidence, source=word.source))
+        for word in page.words
+    )
+    return [
+        [[piece for _, piece in line] for _, line in groupby(block, key=lambda pair: pair[0].line)]
+        for _, block in groupby(pieces, key=lambda pair: pair[0].block)
+    ]
+
+
+def _of_text(text: str) -> Iterator[Block]:
+    block: list[Line] = []
+    for line in [*text.splitlines(), ""]:
+        if pieces := [Piece(text=part) for part in line.split()]:
+            block.append(pieces)
+        elif block:
+            yield block
+            block = []
+
+
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""By XML 1.0 (section 2.2), which has no way to write them, and the C1 controls that it advises against."""
+
+_REFERENCES = {
+    ord(character): f"&#x{ord(character):X};"
+    # The last ones turn the text around that follows them: written out, nobody who reads the source is deceived.
+    for character in "&<>\"'\t\n\r\x85\u2028\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+} | {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&quot;"}
+
+_LANGUAGE = re.compile("[a-z]{3}")
+
+
+def escaped(text: str) -> str:
+    """For an element's text as well as for an attribute's value in double or single quotes."""
+    return _FORBIDDEN.sub("\ufffd", text).translate(_REFERENCES)
+
+
+def language_of(page: Page) -> str | None:
+    """As a BCP 47 tag; None where a page is in several."""
+    return page.language if _LANGUAGE.fullmatch(page.language) else None

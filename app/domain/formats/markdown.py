@@ -1,0 +1,94 @@
+"""Markdown (CommonMark) for people and language models: paragraphs, headings where a line is set clearly larger.
+
+What a page says is text: nothing in it is markup. Tables are not made: columns that merely line up are as often none.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+
+from app.domain.documents import Document
+from app.domain.formats.lines import Block, Line, around, blocks_of
+from app.domain.pages import Page
+
+_LARGE, _LARGER = 1.35, 1.9
+"""Times the height of the page's usual line. That of a line without letters that rise or hang is three quarters of it,
+so that a short line of the usual size never comes so far."""
+_LONGEST_HEADING = 16
+"""Words; a page that is all large has no headings."""
+_FEWEST_LINES = 4
+"""On a page, to say which size is the usual."""
+_PARTED = 1.6
+"""Times the usual distance of two lines: a paragraph ends."""
+
+_ANYWHERE = re.compile(r"([\\`*_\[\]<&|~])")
+_AT_THE_BEGINNING = re.compile(r"^([#+=>-]|\d{1,9}(?=[.)]))")
+
+
+def head(_: Document) -> str:
+    return ""
+
+
+def page(page: Page) -> str:
+    """The mark of the page is a comment, which no reader shows."""
+    blocks = blocks_of(page)
+    usual = _usual_height([line for block in blocks for line in block])
+    parts = [part for block in blocks for part in _parts(block, usual=usual)]
+    apart = "\n" if page.number > 1 else ""
+    return apart + "\n\n".join([f"<!-- page {page.number} -->", *parts]) + "\n"
+
+
+def escaped(line: str) -> str:
+    """A line that shows as it is, wherever it stands."""
+    quiet = _ANYWHERE.sub(r"\\\1", line)
+    return _AT_THE_BEGINNING.sub(lambda found: found[0] + "\\" if found[0].isdigit() else "\\" + found[0], quiet)
+
+
+def _parts(block: Block, *, usual: float | None) -> Iterator[str]:
+    for paragraph in _paragraphs(block):
+        mark = _heading(paragraph, usual=usual)
+        if mark:
+            yield f"{mark} {escaped(' '.join(_text(line) for line in paragraph))}"
+        else:
+            yield "\n".join(escaped(_text(line)) for line in paragraph)
+
+
+def _paragraphs(block: Block) -> Iterator[Sequence[Line]]:
+    """A block is one, unless its lines stand apart: a text layer's words are all of one block."""
+    tops = [box[1] if (box := around(line)) else 0.0 for line in block]
+    steps = [after - before for before, after in pairwise(tops)]
+    usual = median(steps) if steps else 0.0
+    start = 0
+    for number, step in enumerate(steps, start=1):
+        if usual > 0 and not 0 <= step <= usual * _PARTED:
+            yield block[start:number]
+            start = number
+    yield block[start:]
+
+
+def _heading(lines: Sequence[Line], *, usual: float | None) -> str:
+    words = sum(len(line) for line in lines)
+    if usual is None or words > _LONGEST_HEADING:
+        return ""
+    height = min(_height(line) for line in lines)
+    if height < usual * _LARGE:
+        return ""
+    return "#" if height >= usual * _LARGER else "##"
+
+
+def _usual_height(lines: Sequence[Line]) -> float | None:
+    """By the words: lines that are long enough to have letters of all heights count the most."""
+    if len(lines) < _FEWEST_LINES:
+        return None
+    heights = [height for line in lines for height in [_height(line)] * len(line)]
+    return median(heights) if min(heights) > 0 else None
+
+
+def _height(line: Line) -> float:
+    box = around(line)
+    return box[3] - box[1] if box else 0.0
+
+
+def _text(line: Line) -> str:
+    return " ".join(piece.text for piece in line)

@@ -1,0 +1,120 @@
+"""What was found in the parts of a document, put together: no entry of a list is lost, and no difference hushed up."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.domain.llm.citations import Citation
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A JSON value and, by JSON pointers into it, where its parts stand."""
+
+    data: Any
+    citations: Mapping[str, Citation]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    data: Any
+    citations: dict[str, Citation] = field(default_factory=dict)
+    alternatives: dict[str, list[dict[str, object]]] = field(default_factory=dict)
+    """By pointers: what other parts say there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    data: Any
+    at: str
+    within: Found
+
+
+def leaves(data: object, at: str = "") -> Iterator[tuple[str, object]]:
+    """Each value that says something, by its JSON pointer; null, "", {} and [] say nothing."""
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            yield from leaves(value, f"{at}/{escaped(name)}")
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from leaves(value, f"{at}/{index}")
+    elif data is not None and data != "":
+        yield at, data
+
+
+def escaped(name: str) -> str:
+    """RFC 6901."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def merged(found: Sequence[Found], *, sets: Collection[str] = (), same: Callable[[Any], object] = repr) -> Merged:
+    """Objects name by name, lists one after the other; of other values the first that is verified, or else the first.
+
+    `sets`: pointers to lists in which equal entries are one. `same`: what equal values have in common.
+    """
+    merging = _Merging(sets, same)
+    data = merging.together("", [_Value(each.data, "", each) for each in found])
+    return Merged(data, merging.citations, merging.alternatives)
+
+
+class _Merging:
+    def __init__(self, sets: Collection[str], same: Callable[[Any], object]) -> None:
+        self.citations: dict[str, Citation] = {}
+        self.alternatives: dict[str, list[dict[str, object]]] = {}
+        self._sets = sets
+        self._same = same
+
+    def together(self, at: str, values: Sequence[_Value]) -> Any:
+        said = [value for value in values if value.data is not None]
+        if said and all(isinstance(value.data, Mapping) for value in said):
+            return self._object(at, said)
+        if said and all(isinstance(value.data, list) for value in said):
+            return self._list(at, said)
+        return self._one(at, said) if said else None
+
+    def _object(self, at: str, values: Sequence[_Value]) -> dict[str, Any]:
+        names = dict.fromkeys(name for value in values for name in value.data)
+        return {
+            name: self.together(
+                f"{at}/{escaped(name)}",
+                [
+                    _Value(value.data[name], f"{value.at}/{escaped(name)}", value.within)
+                    for value in values
+                    if name in value.data
+                ],
+            )
+            for name in names
+        }
+
+    def _list(self, at: str, values: Sequence[_Value]) -> list[Any]:
+        entries = [
+            _Value(entry, f"{value.at}/{index}", value.within)
+            for value in values
+            for index, entry in enumerate(value.data)
+        ]
+        if at in self._sets:
+            entries = list({self._same(entry.data): entry for entry in reversed(entries)}.values())[::-1]
+        return [self._copied(f"{at}/{index}", entry) for index, entry in enumerate(entries)]
+
+    def _one(self, at: str, values: Sequence[_Value]) -> Any:
+        chosen = next((value for value in values if self._is_verified(value)), values[0])
+        others = {self._same(value.data): value for value in reversed(values)}
+        others.pop(self._same(chosen.data))
+        if others:
+            self.alternatives[at] = [_told(other) for other in reversed(others.values())]
+        return self._copied(at, chosen)
+
+    def _copied(self, at: str, value: _Value) -> Any:
+        for pointer, _ in leaves(value.data):
+            if citation := value.within.citations.get(value.at + pointer):
+                self.citations[at + pointer] = citation
+        return value.data
+
+    def _is_verified(self, value: _Value) -> bool:
+        citation = value.within.citations.get(value.at)
+        return citation is not None and citation.verified
+
+
+def _told(value: _Value) -> dict[str, object]:
+    citation = value.within.citations.get(value.at, Citation(page=None))
+    return {"value": value.data, **citation.to_json()}

@@ -1,0 +1,175 @@
+"""A page as one reads it who looks for something: blind to case and blanks, strict about digits and signs."""
+
+import re
+import unicodedata
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Self
+
+from app.domain.llm.prompt_injection import orders_in
+from app.domain.pages import Page
+
+LONG_NUMBER = 7
+"""Digits that are an account's or a telephone's: only there may blanks stand anywhere. Two columns of a table, 1 and
+234, are not the number 1234."""
+
+DASHES = str.maketrans(dict.fromkeys("‐‑‒–—―−﹣－", "-") | {"’": "'", "‘": "'"})
+
+
+class Passage(NamedTuple):
+    """Words of a page, by their indexes; both ends are part of it."""
+
+    first: int
+    last: int
+
+    def meets(self, other: "Passage | None") -> bool:
+        return other is not None and self.first <= other.last and other.first <= self.last
+
+
+class Sign(NamedTuple):
+    """A character that counts."""
+
+    text: str
+    glued: bool
+    """Nothing stands between it and the one before, not even a comma that doesn't count."""
+
+
+class Written:
+    def __init__(self, text: str, *, words: bool = True) -> None:
+        """`words`: whether the page has words, which citations may name."""
+        self.words = words_of(text)
+        self.orders = [*orders_in(text)]
+        """Where it speaks to a language model, from which character to which: nothing is found there."""
+        self.heard = list(self._heard(text))
+        self._named = words
+        # Arrays, for there is one entry for each character of each page that is searched.
+        self._text = ""
+        self._word = array("I")
+        self._glued = bytearray()
+        self._take(self.heard)
+
+    @classmethod
+    def page(cls, page: Page) -> Self:
+        return cls(page.text, words=page.confidence is not None)
+
+    def find(self, wanted: str, *, near: Passage | None = None) -> Passage | None:
+        """Where it stands as a whole: near that place, if it is there too, or else for the first time."""
+        first = None
+        for hit in self._hits(Wanted.of(wanted)):
+            if near is None or hit.meets(near):
+                return hit
+            first = first or hit
+        return first
+
+    def quote(self, passage: Passage) -> str:
+        return " ".join(self.words[passage.first : passage.last + 1])
+
+    def indexes(self, passage: Passage) -> tuple[int, ...]:
+        """As the page's list of words counts them; none where it has no words."""
+        return tuple(range(passage.first, passage.last + 1)) if self._named else ()
+
+    def _take(self, words: Iterable[str]) -> None:
+        texts = []
+        for index, word in enumerate(words):
+            for sign in signs_of(word):
+                texts.append(sign.text)
+                self._word.append(index)
+                self._glued.append(sign.glued)
+        self._text = "".join(texts)
+
+    def _heard(self, text: str) -> Iterator[str]:
+        """The words, empty where none counts."""
+        at = 0
+        for word in self.words:
+            at = text.index(word, at)
+            yield "" if any(start <= at < end for start, end in self.orders) else word
+            at += len(word)
+
+    def _hits(self, wanted: "Wanted") -> Iterator[Passage]:
+        length = len(wanted.text)
+        start = self._text.find(wanted.text) if wanted.text else -1
+        while start >= 0:
+            if self._stands_alone(start, start + length) and self._parted_alike(start, wanted):
+                yield Passage(self._word[start], self._word[start + length - 1])
+            start = self._text.find(wanted.text, start + 1)
+
+    def _stands_alone(self, start: int, end: int) -> bool:
+        return not self._runs_on(start) and not (end < len(self._text) and self._runs_on(end))
+
+    def _runs_on(self, at: int) -> bool:
+        """Whether what comes before and what begins here are one."""
+        if at == 0 or not self._glued[at]:
+            return False
+        before, here = self._text[at - 1], self._text[at]
+        return not (_is_symbol(before) or _is_symbol(here) or (_is_unspaced(before) and _is_unspaced(here)))
+
+    def _parted_alike(self, start: int, wanted: "Wanted") -> bool:
+        if wanted.may_be_parted_anywhere:
+            return True
+        return all(
+            (self._word[start + at] != self._word[start + at - 1]) == (at in wanted.parted)
+            for at in range(1, len(wanted.text))
+            if wanted.text[at - 1].isdigit() and wanted.text[at].isdigit()
+        )
+
+
+class Wanted(NamedTuple):
+    text: str
+    parted: frozenset[int]
+    """Where a blank stands before the character."""
+
+    @classmethod
+    def of(cls, wanted: str) -> "Wanted":
+        text, parted = "", set()
+        for word in wanted.split():
+            parted.add(len(text))
+            text += "".join(sign.text for sign in signs_of(word))
+        return cls(text, frozenset(parted))
+
+    @property
+    def may_be_parted_anywhere(self) -> bool:
+        digits = sum(map(str.isdigit, self.text))
+        plain = all(character.isdigit() or character == "+" for character in self.text)
+        return any(map(str.isalpha, self.text)) or (plain and digits >= LONG_NUMBER)
+
+
+def words_of(text: str) -> list[str]:
+    """Those that `text_of` has put together, with their indexes."""
+    return re.split("\n\n|[ \n]", text) if text else []
+
+
+def signs_of(word: str) -> Iterator[Sign]:
+    if word.isascii() and word.isalnum():
+        # Most words are plain; what is below takes ten times as long.
+        yield from (Sign(text, at > 0) for at, text in enumerate(word.lower()))
+        return
+    plain = unicodedata.normalize("NFKC", word).translate(DASHES)
+    glued = False
+    for at, character in enumerate(plain):
+        counts = _counts(plain, at)
+        if counts:
+            for text in character.casefold():
+                yield Sign(text, glued)
+                glued = True
+        else:
+            glued = False
+
+
+def _counts(word: str, at: int) -> bool:
+    character = word[at]
+    if character.isalnum() or _is_symbol(character) or unicodedata.category(character).startswith("M"):
+        return True
+    before, after = word[at - 1 : at], word[at + 1 : at + 2]
+    if character == "-" and not before.isalnum():
+        return after.isdigit() or _is_symbol(after)
+    # Between digits every mark matters: 12.50, 1,250 and 12:50 are three things.
+    return before.isdigit() and after.isdigit()
+
+
+def _is_symbol(character: str) -> bool:
+    return character in {"%", "‰", "+"} or (character != "" and unicodedata.category(character) == "Sc")
+
+
+def _is_unspaced(character: str) -> bool:
+    """Of a script that puts no blanks between words."""
+    return "\u0e00" <= character <= "\u0eff" or "\u1000" <= character <= "\u109f" or character >= "\u2e80"

@@ -1,0 +1,82 @@
+"""What a model says becomes a value, or is refused: one JSON value that fits its schema, and nothing beside it."""
+
+import json
+import math
+import re
+from typing import Any
+
+from app.domain.text import scrub
+from app.handlers.llm.schema_validation import Fitting, TooMuchWorkError, place
+
+FENCED = re.compile(r"```(?:json)?[ \t]*\n(?P<inside>.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+DEEPEST = 60
+
+
+class Unusable(ValueError):
+    """Says why in our words alone: it is told to the model, and to the caller where there is no other answer."""
+
+
+def read_answer(text: str, fitting: Fitting) -> Any:
+    value = parse_answer(text)
+    try:
+        fault = next(fitting.faults(value), None)
+    except TooMuchWorkError:
+        raise Unusable("the answer takes too long to be checked") from None
+    if fault is not None:
+        raise Unusable(f"the answer does not fit the schema at {place(fault)[:300]}")
+    return value
+
+
+def parse_answer(text: str) -> object:
+    """A fence around the whole is taken off; nothing is repaired, closed, or cut off."""
+    fenced = FENCED.fullmatch(text.strip())
+    try:
+        value: object = json.loads(
+            fenced["inside"] if fenced else text,
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+        )
+    except Unusable:
+        raise
+    except RecursionError:
+        raise Unusable("the answer is nested too deeply") from None
+    except ValueError:
+        raise Unusable("the answer is not one JSON value and nothing else") from None
+    if not _fits(value, DEEPEST):
+        raise Unusable("the answer is nested too deeply")
+    return scrub(value) if isinstance(value, str) else _scrubbed_list(value)
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Scrubbed here and not at the end, where two names could become one and a value be lost."""
+    made: dict[str, object] = {}
+    for name, value in pairs:
+        clean = scrub(name)
+        if clean in made:
+            raise Unusable("the answer has a name twice in one object")
+        made[clean] = scrub(value) if isinstance(value, str) else _scrubbed_list(value)
+    return made
+
+
+def _scrubbed_list(value: object) -> object:
+    """Objects within have been scrubbed when they were made."""
+    if not isinstance(value, list):
+        return value
+    return [scrub(each) if isinstance(each, str) else _scrubbed_list(each) for each in value]
+
+
+def _refuse_constant(name: str) -> object:
+    raise Unusable(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise Unusable("the answer has a number that is too large")
+    return number
+
+
+def _fits(value: object, levels: int) -> bool:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_fits(part, levels - 1) for part in parts)

@@ -1,0 +1,123 @@
+"""The `classify` job: which of the caller's labels a document has, and why."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from app.domain.leases import ClaimedJob
+from app.domain.llm.chunks import Chunk, ranges
+from app.domain.llm.citations import Citation
+from app.domain.outcomes import Outcome
+from app.handlers.llm.ask import QUOTES, cited, doubts, verified
+from app.handlers.llm.conversation import Asking, Budget
+from app.handlers.llm.document_text import text_of
+from app.handlers.llm.map_reduce import Part, over_parts
+from app.handlers.llm.prompts import Prompt
+from app.handlers.llm.results import ending_of
+from app.handlers.llm.schema_validation import Fitting
+from app.ports.database import Database
+from app.ports.leases import Reporter
+from app.ports.llm import Llm
+
+TASK = (
+    "Choose the label that the document has, or none if none is right; reason says why in a sentence, and quotes are"
+    " the places that show it."
+)
+SEVERAL = "There may be several labels: choose each that the document has."
+OF_FINDINGS = (
+    "A document was looked at part by part. From what was found in each, choose the label that the whole document has,"
+    " or none if none is right; reason says why in a sentence, and quotes are empty."
+)
+
+
+class ClassifyPayload(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    labels: list[str]
+    multiple: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    labels: list[str]
+    reason: str
+    citations: list[Citation]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassifyHandler:
+    database: Database
+    llm: Llm
+    budget: Budget
+    kind: str = "classify"
+
+    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
+        return await ending_of(job, self._result(job, reporter))
+
+    async def _result(self, job: ClaimedJob, reporter: Reporter) -> Mapping[str, object]:
+        payload = ClassifyPayload.model_validate(job.payload)
+        text = await text_of(self.database, job)
+        asking = await Asking.open(self.llm, self.database, job.lease, budget=self.budget)
+        prompt = _prompt(payload)
+        fitting = Fitting(prompt.schema)
+
+        async def ask(part: Part) -> Finding:
+            final = part.last and (part.alone or payload.multiple)
+            question = prompt.of(part.chunk)
+            told = await asking.ask(question, fitting, final=final, divisible=part.divisible, long=part.long)
+            return Finding(told["labels"], told["reason"], cited(told["quotes"], part.chunk, text))
+
+        findings = await over_parts(await asking.planned(prompt, text.pieces), ask, reporter)
+        labels, reason = await _together(findings, asking, payload)
+        citations = [each for _, finding in findings if _agrees(finding, labels) for each in finding.citations]
+        return {
+            "labels": labels,
+            "reason": reason,
+            "verified": verified(citations),
+            "citations": [citation.to_json() for citation in citations],
+            "warnings": text.warnings + doubts(citations),
+            "coverage": text.coverage(),
+            "usage": asking.usage,
+        }
+
+
+async def _together(
+    findings: Sequence[tuple[Chunk, Finding]], asking: Asking, payload: ClassifyPayload
+) -> tuple[list[str], str]:
+    """All labels that were found, or the one; where parts differ on that one, the model is asked again."""
+    found = {label for _, finding in findings for label in finding.labels}
+    labels = [label for label in payload.labels if label in found]
+    reasons = [finding.reason for _, finding in findings if _agrees(finding, labels)]
+    if payload.multiple or len(labels) <= 1:
+        return labels, " ".join(reasons)
+    told = [f"Pages {ranges(chunk.pages)}: {finding.labels}, {finding.reason}" for chunk, finding in findings]
+    prompt = Prompt(task=OF_FINDINGS, wish="", material="\n".join(told), schema=_schema(labels, most=1))
+    answer = await asking.ask(prompt, Fitting(prompt.schema), final=True)
+    return list(answer["labels"]), str(answer["reason"])
+
+
+def _agrees(finding: Finding, labels: Sequence[str]) -> bool:
+    """It speaks for one of them; or, where there are none, for none."""
+    return bool(set(labels) & set(finding.labels)) if labels else not finding.labels
+
+
+def _prompt(payload: ClassifyPayload) -> Prompt:
+    task = f"{TASK} {SEVERAL}" if payload.multiple else TASK
+    most = len(payload.labels) if payload.multiple else 1
+    wish = "The labels:\n" + "\n".join(payload.labels)
+    return Prompt(task=task, wish=wish, material="", schema=_schema(payload.labels, most=most))
+
+
+def _schema(labels: Sequence[str], *, most: int) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            "labels": {"type": "array", "items": {"enum": list(labels)}, "maxItems": most, "uniqueItems": True},
+            "reason": {"type": "string"},
+            "quotes": QUOTES,
+        },
+        "required": ["labels", "reason", "quotes"],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,199 @@
+"""The questions of one job: within its budget, each useless answer followed by one more try, none asked twice.
+
+An answer that is not the job's last is kept at once, under the fence, with what it has cost. The last one is not: it is
+written with the settle, in one transaction, and nothing is read, awaited or decided in between but that.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from app.domain.errors import Conflict, Unavailable
+from app.domain.leases import Lease
+from app.domain.llm.chunks import Chunk, Piece, chunked
+from app.domain.llm.kept_answers import Kept
+from app.domain.usage import Used
+from app.handlers.llm.answers import Unusable, read_answer
+from app.handlers.llm.prompts import Prompt
+from app.handlers.llm.schema_validation import Fitting
+from app.ports.database import Database
+from app.ports.llm import Llm, LlmContextExceeded, LlmFault, LlmTruncated, Usage
+
+TRIES = 2
+"""The question, and one more after an answer that is of no use: a third has never been worth its price."""
+
+ANSWER, LONG_ANSWER = 4_096, 16_384
+"""Tokens of an answer, and of one that was cut off at the former; less where the context is short."""
+
+LEAST_ROOM = 256
+"""Tokens of material in one question: with less of it, the answers cost more than they tell."""
+
+KEEP_AGAIN = 0.5
+"""Seconds between tries to keep an answer while the database is away; the end of the lease ends them."""
+
+CUT_OFF = "the answer was cut off"
+
+
+class Unanswerable(Exception):
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one job may spend, over all its questions, tries and attempts."""
+
+    calls: int
+    tokens: int
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.calls:,} and {self.tokens:,} (DAIRA_LLM_MAX_CALLS, DAIRA_LLM_MAX_TOKENS)"
+
+
+class Asking:
+    def __init__(
+        self, llm: Llm, database: Database, lease: Lease, *, budget: Budget, kept: Iterable[Kept] = ()
+    ) -> None:
+        self._llm = llm
+        self._database = database
+        self._lease = lease
+        self._budget = budget
+        self._kept = {each.question: each for each in kept}
+        self._calls = len(self._kept)
+        self._input = sum(each.input_tokens for each in self._kept.values())
+        self._output = sum(each.output_tokens for each in self._kept.values())
+        self._answer = min(ANSWER, llm.context_tokens // 8)
+        self._long_answer = min(LONG_ANSWER, llm.context_tokens // 4)
+
+    @classmethod
+    async def open(cls, llm: Llm, database: Database, lease: Lease, *, budget: Budget) -> "Asking":
+        """With what earlier attempts were answered."""
+        async with database.begin(lease.tenant_id) as tx:
+            kept = await tx.answers.kept(lease.job_id)
+        return cls(llm, database, lease, budget=budget, kept=kept)
+
+    @property
+    def usage(self) -> dict[str, int]:
+        return {"calls": self._calls, "input_tokens": self._input, "output_tokens": self._output}
+
+    def room(self, prompt: Prompt) -> int:
+        """Tokens of material that fit into one question. Raises LlmContextExceeded when there is next to none."""
+        room = self._llm.context_tokens - self._long_answer - prompt.overhead
+        if room < LEAST_ROOM:
+            raise LlmContextExceeded(
+                f"what is asked for takes {prompt.overhead:,} of the model's {self._llm.context_tokens:,} tokens:"
+                " there is no room for a document beside it"
+            )
+        return room
+
+    async def planned(self, prompt: Prompt, pieces: Sequence[Piece]) -> list[Chunk]:
+        """All of them, in as few questions as can be. Raises Unanswerable when those are beyond the budget."""
+        chunks = await asyncio.to_thread(chunked, pieces, room=self.room(prompt))
+        tokens = sum(chunk.tokens + prompt.overhead for chunk in chunks)
+        if len(chunks) > self._budget.calls or tokens > self._budget.tokens:
+            raise Unanswerable(
+                "llm_context_exceeded",
+                f"the document makes {len(chunks):,} questions of {tokens:,} tokens, a job may spend {self._budget}",
+            )
+        return chunks
+
+    async def ask(
+        self, prompt: Prompt, fitting: Fitting, *, final: bool = False, divisible: bool = False, long: bool = False
+    ) -> Any:
+        """A JSON value that fits. `final`: the job ends with it. `long`: the answer may be as long as can be.
+
+        Raises what the port does, and Unanswerable. LlmTruncated only where the question is `divisible`: let the caller
+        ask for less at a time then, and all else be tried here.
+        """
+        fault = None
+        for number in range(TRIES):
+            kept, value = await self._tried(prompt, fitting, number=number, fault=fault, long=long, final=final)
+            if kept.fault is None:
+                return value
+            if kept.fault != CUT_OFF:
+                fault = kept.fault
+            elif divisible and not long:
+                raise LlmTruncated(CUT_OFF)
+            elif long:
+                break
+            else:
+                long = True
+        raise Unanswerable("llm_invalid_output", f"the model gave no usable answer: {fault or CUT_OFF}")
+
+    async def _tried(
+        self, prompt: Prompt, fitting: Fitting, *, number: int, fault: str | None, long: bool, final: bool
+    ) -> tuple[Kept, Any]:
+        name = f"{prompt.digest}:{number}{':long' if long else ''}"
+        known = self._kept.get(name)
+        if known is not None:
+            value = None if known.text is None else await asyncio.to_thread(read_answer, known.text, fitting)
+            return known, value
+        text, fault, usage = await self._asked(prompt, fault=fault, long=long)
+        value = None
+        if text is not None:
+            try:
+                # Beside the loop: an answer may be long, and its schema a stranger's.
+                value = await asyncio.to_thread(read_answer, text, fitting)
+            except Unusable as useless:
+                text, fault = None, str(useless)
+        kept = Kept(
+            question=name, text=text, fault=fault, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens
+        )
+        if not final or kept.fault is not None:
+            await self._keep(kept)
+        return kept, value
+
+    async def _asked(self, prompt: Prompt, *, fault: str | None, long: bool) -> tuple[str | None, str | None, Usage]:
+        """Text, or why there is none that counts, and what it has cost."""
+        most = self._long_answer if long else self._answer
+        self._check_budget(prompt.tokens + most)
+        try:
+            answer = await self._llm.ask(prompt.question(max_output_tokens=most, fault=fault))
+        except LlmTruncated as cut:
+            self._spend(cut.usage)
+            return None, CUT_OFF, cut.usage
+        except LlmFault as other:
+            self._spend(other.usage)
+            await self._count(other.usage)
+            raise
+        self._spend(answer.usage)
+        return answer.text, None, answer.usage
+
+    def _check_budget(self, tokens: int) -> None:
+        if self._calls + 1 > self._budget.calls or self._input + self._output + tokens > self._budget.tokens:
+            raise Unanswerable(
+                "llm_context_exceeded",
+                f"after {self._calls:,} questions and {self._input + self._output:,} tokens the job would go beyond"
+                f" what it may spend, {self._budget}",
+            )
+
+    def _spend(self, usage: Usage) -> None:
+        self._calls += 1
+        self._input += usage.input_tokens
+        self._output += usage.output_tokens
+
+    async def _count(self, usage: Usage) -> None:
+        """For what ends without an answer to keep. Never twice: where it is not known whether it was, it is let be."""
+        with suppress(Unavailable):
+            async with self._database.begin(self._lease.tenant_id) as tx:
+                await tx.usage.add(Used(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens))
+
+    async def _keep(self, kept: Kept) -> None:
+        """Tried until it is known, as a settle is: what was paid for is not lost to a restart of the database."""
+        self._kept[kept.question] = kept
+        while True:
+            try:
+                async with self._database.begin(self._lease.tenant_id) as tx:
+                    held = await tx.answers.keep(self._lease, kept)
+            except Unavailable:
+                await asyncio.sleep(KEEP_AGAIN)
+            else:
+                if not held:
+                    raise Conflict("the lease is lost: another attempt goes on with what was answered")
+                return

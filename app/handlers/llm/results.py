@@ -1,0 +1,61 @@
+"""What becomes of a job that asks a model: the result with its price, or the outcome that a fault comes to."""
+
+from collections.abc import Awaitable, Iterable, Mapping
+
+from app.domain.errors import Unavailable
+from app.domain.jobs import JobError
+from app.domain.leases import ClaimedJob
+from app.domain.llm.kept_answers import Kept
+from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze
+from app.domain.usage import Used, total
+from app.handlers.llm.conversation import Unanswerable
+from app.handlers.llm.document_text import NotYet
+from app.ports.database import Tx
+from app.ports.llm import LlmBusy, LlmContextExceeded, LlmFault, LlmRefused, LlmRejected, LlmTruncated
+
+CODES: Mapping[type[LlmFault], str] = {
+    LlmRefused: "llm_refused",
+    LlmTruncated: "llm_invalid_output",
+    LlmContextExceeded: "llm_context_exceeded",
+    LlmRejected: "llm_not_configured",
+}
+
+
+async def ending_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> Outcome:
+    """Whatever else is raised is the caller's to judge: DocumentFault, or a fault of ours."""
+    try:
+        result = await work
+    except NotYet as wait:
+        return Snooze(wait.after, JobError(code="not_ready", message=str(wait)))
+    except LlmBusy as busy:
+        return Snooze(busy.after, JobError(code="unavailable", message=str(busy)))
+    except Unavailable as away:
+        return Retry(JobError(code="unavailable", message=str(away)))
+    except Unanswerable as end:
+        return Fail(JobError(code=end.code, message=str(end)))
+    except LlmFault as fault:
+        return Fail(JobError(code=CODES[type(fault)], message=_message(fault)))
+
+    async def apply(tx: Tx) -> None:
+        await tx.jobs.save_result(job.lease.job_id, result)
+        await tx.usage.add(_uncounted(result, await tx.answers.kept(job.lease.job_id)))
+        await tx.answers.forget(job.lease.job_id)
+
+    return Done(apply)
+
+
+def _uncounted(result: Mapping[str, object], kept: Iterable[Kept]) -> Used:
+    """What the last answer cost, which was not kept: the others were counted when they were."""
+    price = result.get("usage")
+    assert isinstance(price, Mapping)
+    counted = total(each.used for each in kept)
+    return Used(
+        input_tokens=max(0, int(price["input_tokens"]) - counted.input_tokens),
+        output_tokens=max(0, int(price["output_tokens"]) - counted.output_tokens),
+    )
+
+
+def _message(fault: LlmFault) -> str:
+    if isinstance(fault, LlmRejected):
+        return f"{fault}: look at DAIRA_LLM_MODEL, DAIRA_LLM_API_KEY and DAIRA_LLM_BASE_URL"
+    return str(fault)

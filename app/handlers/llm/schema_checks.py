@@ -1,0 +1,201 @@
+"""A caller's JSON Schema is refused when it is asked for, not when a model has been paid for an answer.
+
+It is a program that a stranger wrote: its references stay inside, its patterns take linear time, its size is bounded.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from urllib.parse import unquote
+
+import re2
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+Schema = Mapping[str, Any]
+AnySchema = Schema | bool
+"""True accepts everything, False nothing."""
+
+SAME_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
+"""Keywords whose schemas look at the very value that theirs looks at."""
+
+SINGLE = frozenset({
+    "not", "if", "then", "else", "items", "contains", "additionalProperties", "propertyNames", "unevaluatedItems",
+    "unevaluatedProperties", "contentSchema",
+})  # fmt: skip
+LISTED = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    pointer: tuple[str, ...]
+    schema: Schema
+    same_place: bool
+    """It looks at the value that the schema around it looks at."""
+
+
+def parts_of(schema: Schema, pointer: tuple[str, ...] = ()) -> Iterator[Part]:
+    """The schemas directly inside."""
+    for keyword, value in schema.items():
+        found: Mapping[tuple[str, ...], object] = {}
+        if keyword in SINGLE:
+            found = {(): value}
+        elif keyword in LISTED and isinstance(value, list):
+            found = {(str(index),): each for index, each in enumerate(value)}
+        elif keyword in NAMED and isinstance(value, Mapping):
+            found = {(name,): each for name, each in value.items()}
+        for rest, part in found.items():
+            if isinstance(part, Mapping):
+                yield Part((*pointer, keyword, *rest), part, keyword in SAME_PLACE)
+
+
+def all_parts(schema: Schema) -> Iterator[Part]:
+    """The schema itself, and all within it."""
+    waiting = [Part((), schema, same_place=False)]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += parts_of(part.schema, part.pointer)
+
+
+def rebuilt(schema: object, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A copy in which each schema is what `change` makes of it, from the inside out."""
+    if not isinstance(schema, Mapping):
+        return schema
+    copy: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in SINGLE:
+            copy[keyword] = rebuilt(value, change)
+        elif keyword in LISTED and isinstance(value, list):
+            copy[keyword] = [rebuilt(each, change) for each in value]
+        elif keyword in NAMED and isinstance(value, Mapping):
+            copy[keyword] = {name: rebuilt(each, change) for name, each in value.items()}
+        else:
+            copy[keyword] = value
+    return change(copy)
+
+
+MOST_BYTES = 64 * 1024
+DEEPEST = 40
+MOST_PARTS = 500
+MOST_AT_ONE_PLACE = 200
+"""Schemas that look at one value, references followed: each reference may double them."""
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+ROOT_ALONE = ("$id", "$schema", "$vocabulary")
+REFERENCES = ("$ref", "$dynamicRef")
+
+
+class SchemaFault(ValueError):
+    def __init__(self, message: str, *pointer: object) -> None:
+        super().__init__(message)
+        self.pointer = tuple(map(str, pointer))
+        """To the faulty part, from the schema's root."""
+
+
+def check_schema(schema: Schema) -> None:
+    """Raises SchemaFault."""
+    _check_size(schema)
+    if schema.get("$schema", DIALECT) not in {DIALECT, f"{DIALECT}#"}:
+        raise SchemaFault(f"only draft 2020-12 is understood: {DIALECT}", "$schema")
+    if fault := best_match(Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)):
+        raise SchemaFault(f"not a JSON Schema: {fault.message[:200]}", *fault.absolute_path)
+    parts = {part.pointer: part for part in all_parts(schema)}
+    if len(parts) > MOST_PARTS:
+        raise SchemaFault(f"it has more than {MOST_PARTS:,} schemas in it")
+    for part in parts.values():
+        _check_part(part)
+    _check_references(parts)
+
+
+def compiled(pattern: str) -> "re2._Regexp":
+    """RE2 takes linear time, whatever the pattern; therefore it knows no look-around and no back-references."""
+    return re2.compile(pattern, options=_options())
+
+
+@cache
+def _options() -> re2.Options:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 1 << 20
+    return options
+
+
+def _check_size(schema: Schema) -> None:
+    if len(json.dumps(schema, ensure_ascii=False).encode()) > MOST_BYTES:
+        raise SchemaFault(f"it has more than {MOST_BYTES:,} bytes")
+    if not _fits(schema, DEEPEST):
+        raise SchemaFault(f"it is nested more than {DEEPEST} levels deep")
+
+
+def _fits(value: object, levels: int) -> bool:
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_fits(part, levels - 1) for part in parts)
+
+
+def _check_part(part: Part) -> None:
+    for keyword in ROOT_ALONE:
+        if part.pointer and keyword in part.schema:
+            raise SchemaFault(f"{keyword} may stand at the root alone", *part.pointer, keyword)
+    for pointer, pattern in _patterns(part):
+        try:
+            compiled(pattern)
+        except re2.error as error:
+            reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
+            raise SchemaFault(f"the pattern is not understood (RE2): {reason[:100]}", *pointer) from None
+
+
+def _patterns(part: Part) -> Iterator[tuple[tuple[str, ...], str]]:
+    if "pattern" in part.schema:
+        yield (*part.pointer, "pattern"), part.schema["pattern"]
+    for pattern in part.schema.get("patternProperties", ()):
+        yield (*part.pointer, "patternProperties", pattern), pattern
+
+
+def _check_references(parts: Mapping[tuple[str, ...], Part]) -> None:
+    named = {
+        f"#{part.schema[keyword]}": part
+        for part in parts.values()
+        for keyword in ("$anchor", "$dynamicAnchor")
+        if keyword in part.schema
+    }
+    targets = {
+        (*part.pointer, keyword): _target(part.schema[keyword], parts, named, (*part.pointer, keyword))
+        for part in parts.values()
+        for keyword in REFERENCES
+        if keyword in part.schema
+    }
+    sizes: dict[tuple[str, ...], int] = {}
+    for part in parts.values():
+        if _size(part, targets, sizes, frozenset()) > MOST_AT_ONE_PLACE:
+            raise SchemaFault(f"more than {MOST_AT_ONE_PLACE} schemas look at one value", *part.pointer)
+
+
+def _target(
+    reference: str, parts: Mapping[tuple[str, ...], Part], named: Mapping[str, Part], pointer: tuple[str, ...]
+) -> Part:
+    if not reference.startswith("#"):
+        raise SchemaFault("a reference leads to another part of the schema: #/$defs/…", *pointer)
+    steps = unquote(reference[1:]).split("/")[1:]
+    found = named.get(reference) or parts.get(tuple(step.replace("~1", "/").replace("~0", "~") for step in steps))
+    if found is None or (reference != "#" and not steps and reference not in named):
+        raise SchemaFault(f"there is no schema at {reference[:100]}", *pointer)
+    return found
+
+
+def _size(
+    part: Part, targets: Mapping[tuple[str, ...], Part], sizes: dict[tuple[str, ...], int], within: frozenset[object]
+) -> int:
+    """How many schemas look at the value that this one looks at."""
+    if part.pointer in within:
+        raise SchemaFault("the reference leads back to itself", *part.pointer)
+    if len(within) > MOST_AT_ONE_PLACE:
+        return len(within)
+    if part.pointer not in sizes:
+        beside = [each for each in parts_of(part.schema, part.pointer) if each.same_place]
+        beside += [targets[key] for keyword in REFERENCES if (key := (*part.pointer, keyword)) in targets]
+        sizes[part.pointer] = 1 + sum(_size(each, targets, sizes, within | {part.pointer}) for each in beside)
+    return sizes[part.pointer]

@@ -1,0 +1,105 @@
+"""An answer against its JSON Schema, within bounds: both were written by strangers."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend
+from referencing import Registry
+
+from app.handlers.llm.schema_checks import AnySchema, Schema, compiled
+
+MOST_STEPS = 50_000
+"""Keywords looked at for one answer: two seconds at most. An honest one of 3,000 values needs some 11,000."""
+
+Keyword = Callable[[Any, Any, Any, Schema], Iterator[ValidationError] | None]
+
+
+class TooMuchWorkError(Exception): ...
+
+
+class Fitting:
+    def __init__(self, schema: Schema) -> None:
+        self._steps = 0
+        keywords: dict[str, Keyword] = {**Draft202012Validator.VALIDATORS, **OUR_OWN}
+        bounded = extend(Draft202012Validator, {name: self._counted(keyword) for name, keyword in keywords.items()})
+        # An empty registry: nothing is fetched from anywhere, whatever a reference says.
+        self._validator = bounded(dict(schema), registry=Registry())
+
+    def faults(self, value: object) -> Iterator[ValidationError]:
+        """Those that are found. Raises TooMuchWorkError where schema and value together take too long."""
+        self._steps = 0
+        try:
+            yield from self._validator.iter_errors(value)
+        except RecursionError:
+            raise TooMuchWorkError from None
+
+    def accepts(self, value: object, schema: AnySchema) -> bool:
+        """Whether a part of the schema does."""
+        return bool(self._validator.evolve(schema=schema).is_valid(value))
+
+    def _counted(self, keyword: Keyword) -> Keyword:
+        def look(validator: Any, told: Any, value: Any, schema: Schema) -> Iterator[ValidationError]:
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                raise TooMuchWorkError
+            yield from keyword(validator, told, value, schema) or ()
+
+        return look
+
+
+def place(fault: ValidationError) -> str:
+    """Where in the schema: what stands in the value is not repeated."""
+    return "/" + "/".join(map(str, fault.absolute_schema_path))
+
+
+def _pattern(_validator: Any, pattern: str, value: object, _schema: Schema) -> Iterator[ValidationError]:
+    if isinstance(value, str) and not compiled(pattern).search(value):
+        yield ValidationError("the text does not match the pattern")
+
+
+def _pattern_properties(
+    validator: Any, patterns: Mapping[str, object], value: object, _schema: Schema
+) -> Iterator[ValidationError]:
+    if isinstance(value, Mapping):
+        for pattern, schema in patterns.items():
+            for name, each in value.items():
+                if compiled(pattern).search(name):
+                    yield from validator.descend(each, schema, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, schema: object, value: object, around: Schema) -> Iterator[ValidationError]:
+    if isinstance(value, Mapping):
+        patterns = [compiled(pattern) for pattern in around.get("patternProperties", ())]
+        for name, each in value.items():
+            known = name in around.get("properties", ()) or any(pattern.search(name) for pattern in patterns)
+            if not known:
+                yield from validator.descend(each, schema, path=name)
+
+
+def _unique_items(_validator: Any, wanted: bool, value: object, _schema: Schema) -> Iterator[ValidationError]:  # noqa: FBT001 - as the library calls it
+    if wanted and isinstance(value, list) and len({frozen(each) for each in value}) < len(value):
+        yield ValidationError("two of the values are equal")
+
+
+def frozen(value: object) -> object:
+    """A JSON value to be hashed, equal to another as JSON Schema has it: 1 is 1.0, and not true."""
+    match value:
+        case Mapping():
+            return frozenset((name, frozen(each)) for name, each in value.items())
+        case list():
+            return tuple(map(frozen, value))
+        case bool():
+            return ("a yes or no", value)
+        case _:
+            return value
+
+
+OUR_OWN: Mapping[str, Keyword] = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "uniqueItems": _unique_items,
+}
+"""In the library these use Python's regular expressions, which take exponential time, or compare all with all."""

@@ -1,0 +1,84 @@
+"""Pages on their way to the document: what took time to read is drafted, so that no other attempt reads it again."""
+
+import time
+from collections.abc import Callable
+
+from app.domain.errors import Conflict, DocumentFault
+from app.domain.leases import Lease
+from app.domain.pages import Page, Source
+from app.domain.warnings import WarningCode
+from app.ports.database import Database
+from app.ports.reading import Unreadable
+
+WORTH_A_DRAFT = 1.0
+"""Seconds of reading text layers. A page that was recognised is worth one by itself."""
+
+UNREADABLE_AT_FIRST = 3
+"""Pages that may be unreadable before more must have been read: each of them may have taken its whole timeout."""
+
+
+class Drafting:
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        *,
+        language: str,
+        total: int,
+        drafted: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`drafted`: how many of the `total` pages earlier attempts have left."""
+        self.in_hand: list[Page] = []
+        """Not drafted: to be written with the results."""
+        self.total = total
+        self._database = database
+        self._lease = lease
+        self._language = language
+        self._readable = drafted
+        self._faults: list[DocumentFault] = []
+        self._clock = clock
+        self._drafted_at = clock()
+
+    @property
+    def done(self) -> int:
+        return self._readable + len(self._faults)
+
+    async def take(self, read: Page | Unreadable) -> None:
+        """Raises DocumentFault where so much is unreadable that the file is to blame, Conflict on a lost lease."""
+        page = self._counted(read)
+        self.in_hand.append(page)
+        # The last ones need no draft: they are written with the results, right now.
+        if self.done < self.total and (page.source is Source.OCR or self._clock() - self._drafted_at > WORTH_A_DRAFT):
+            await self._draft()
+
+    def _counted(self, read: Page | Unreadable) -> Page:
+        if isinstance(read, Page):
+            self._readable += 1
+            return read
+        self._faults.append(read.fault)
+        nothing_read = not self._readable and self.done == self.total
+        if nothing_read or len(self._faults) > max(UNREADABLE_AT_FIRST, self._readable):
+            raise self._faults[0]
+        return _blank(read.number, language=self._language)
+
+    async def _draft(self) -> None:
+        async with self._database.begin(self._lease.tenant_id) as tx:
+            if not await tx.pages.draft(self._lease, self.in_hand):
+                raise Conflict("the lease is lost: another attempt goes on with what was drafted")
+        self.in_hand.clear()
+        self._drafted_at = self._clock()
+
+
+def _blank(number: int, *, language: str) -> Page:
+    return Page(
+        number=number,
+        text="",
+        source=Source.OCR,
+        confidence=None,
+        width=None,
+        height=None,
+        rotation=0,
+        language=language,
+        warnings=(WarningCode.PAGE_UNREADABLE,),
+    )

@@ -1,0 +1,158 @@
+"""The child process: opens a file when told to, reads a page when told to, and may die of either.
+
+Everything that touches a user's bytes runs here. One request at a time; the answer to a request is `fault` (the
+file is to blame), `error` (we are) or what was asked for.
+"""
+
+import gc
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from app.domain.errors import DocumentFault
+from app.domain.filetypes.types import IMAGES, PDF
+from app.domain.pages import Page
+from app.domain.warnings import DocumentWarning
+from app.ports.reading import Mode
+from app.reading.children import wire
+from app.reading.children.render_requests import REQUESTS, Printing
+from app.reading.engine import Engine
+from app.reading.engines.choose import opened
+from app.reading.faults import too_many_pages
+from app.reading.image.file import ImageFile
+from app.reading.pdf.file import PdfFile
+from app.reading.sandbox import Fence, allow_cpu, confine
+
+
+class OpenedFile(Protocol):
+    @property
+    def page_count(self) -> int: ...
+
+    @property
+    def warnings(self) -> Sequence[DocumentWarning]: ...
+
+    def read(self, number: int, *, mode: Mode) -> Page: ...
+
+    def close(self) -> None: ...
+
+
+class Desk:
+    """The one file that is open, and what it takes to read it."""
+
+    def __init__(self, *, engine: Engine, fence: Fence, printing: Printing, dpi: int, max_pages: int) -> None:
+        self._engine = engine
+        self._fence = fence
+        self._printing = printing
+        self._dpi = dpi
+        self._max_pages = max_pages
+        self._file: OpenedFile | None = None
+        self._path = Path()
+
+    def answer(self, request: wire.Message) -> wire.Message:
+        match request["do"]:
+            case "open":
+                return self._open(Path(request["path"]), media_type=request["media_type"], language=request["language"])
+            case "page":
+                return self._page(request["number"], mode=Mode(request["mode"]))
+            case do if do in REQUESTS:
+                return self._printing.answer(request, file=self._in_hand(), path=self._path)
+            case _:
+                self._close()
+                return {}
+
+    def _open(self, path: Path, *, media_type: str, language: str) -> wire.Message:
+        self._close()
+        if path.stat().st_size == 0:
+            raise DocumentFault("empty", "The file is empty: nothing to read.")
+        file = self._opened(path, media_type=media_type, language=language)
+        if file.page_count > self._max_pages:
+            file.close()
+            raise too_many_pages(self._max_pages)
+        self._file, self._path = file, path
+        return {
+            "page_count": file.page_count,
+            "warnings": wire.packed_warnings(file.warnings),
+            # Text formats were read whole: to open them in another child would only cost time.
+            "shared": media_type == PDF or media_type in IMAGES,
+        }
+
+    def _opened(self, path: Path, *, media_type: str, language: str) -> OpenedFile:
+        if media_type == PDF:
+            return PdfFile(path, engine=self._engine, fence=self._fence, language=language, dpi=self._dpi)
+        if media_type in IMAGES:
+            return ImageFile(path, engine=self._engine, language=language, max_pages=self._max_pages)
+        # Most children never see one.
+        from app.reading.office.file import TextFile
+
+        return TextFile(path, media_type=media_type, language=language, max_pages=self._max_pages)
+
+    def _page(self, number: int, *, mode: Mode) -> wire.Message:
+        return {"page": wire.packed(self._in_hand().read(number, mode=mode))}
+
+    def _in_hand(self) -> OpenedFile:
+        if self._file is None:
+            raise RuntimeError("No file is open")
+        return self._file
+
+    def _close(self) -> None:
+        self._printing.clear()
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def main() -> None:
+    requests, answers = _private_pipes()
+    setup = json.loads(sys.argv[1])
+    confine(parent=setup["parent"], memory_bytes=setup["memory_bytes"])
+    engine = opened(setup["engine"], tessdata=Path(setup["tessdata"]), warm=setup["warm"])
+    desk = Desk(
+        engine=engine,
+        fence=Fence(setup["pdf_cpu_seconds"]),
+        printing=Printing(answers),
+        dpi=setup["dpi"],
+        max_pages=setup["max_pages"],
+    )
+    _send(answers, {"ready": True})
+    # Nothing of the above is garbage, and a page has thousands of words, none of them in a cycle.
+    gc.freeze()
+    gc.set_threshold(100_000)
+    while (request := wire.read(requests)) is not None:
+        allow_cpu(setup["cpu_seconds"])
+        _send(answers, _guarded(desk, request))
+
+
+def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Our own copies of stdin and stdout: C libraries print to the latter, which now is stderr."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+def _send(answers: BinaryIO, message: wire.Message) -> None:
+    answers.write(wire.framed(message))
+    answers.flush()
+
+
+def _guarded(desk: Desk, request: wire.Message) -> wire.Message:
+    try:
+        return desk.answer(request)
+    except DocumentFault as fault:
+        return {"fault": fault.code, "message": str(fault)}
+    except MemoryError:
+        return {"fault": "too_large", "message": "A page takes too much memory: scale it down or split the file."}
+    except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, the parent must hear of it
+        # Where, not what: the message of an unforeseen exception may quote the document.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return {"error": f"{type(error).__name__} in {Path(last.filename).name}:{last.lineno} ({last.name})"}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What a child hands out of the file that is open: a page to look at, or a searchable copy, in chunks as they come."""
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from PIL import Image
+from typing_extensions import Buffer, override
+
+from app.domain.errors import DocumentFault
+from app.reading.children import wire
+from app.reading.image.file import ImageFile
+from app.reading.image.frame import Frame, eight_bit, flattened
+from app.reading.pdf.file import PdfFile
+from app.reading.pdf.rendering import resized
+
+if TYPE_CHECKING:
+    from app.reading.pdf.searchable import Copy
+
+REQUESTS = frozenset({"page_image", "copy", "lay", "save"})
+_CHUNK = 256 * 1024
+_QUICK = 3
+"""Level of compression: a third of the usual one's time, for a tenth more bytes."""
+
+
+class Printing:
+    """Raises DocumentFault."""
+
+    def __init__(self, answers: BinaryIO) -> None:
+        self._out = _Chunks(answers)
+        self._copy: Copy | None = None
+
+    def answer(self, request: wire.Message, *, file: object, path: Path) -> wire.Message:
+        if not isinstance(file, PdfFile | ImageFile):
+            raise DocumentFault("unsupported", "This type of file has no pages to look at.")
+        match request["do"], self._copy:
+            case "page_image", _:
+                self._page_image(file, request["number"], width=request["width"])
+            case "copy", _:
+                self._copy = _copy_of(file, path)
+            case "lay", copy if copy is not None:
+                for page in request["pages"]:
+                    copy.lay(wire.unpacked(page))
+            case "save", copy if copy is not None:
+                self._copy = None
+                with io.BufferedWriter(self._out, _CHUNK) as out:
+                    copy.save(out)
+            case _:
+                raise RuntimeError("No copy was begun")
+        return {}
+
+    def clear(self) -> None:
+        self._copy = None
+
+    def _page_image(self, file: PdfFile | ImageFile, number: int, *, width: int) -> None:
+        if not 1 <= number <= file.page_count:
+            raise DocumentFault("no_such_page", f"The document has {file.page_count} pages.")
+        if isinstance(file, PdfFile):
+            image = file.page_image(number, width=width)
+        else:
+            with file.frame(number) as frame:
+                image = _shown(frame, width=width)
+        with io.BufferedWriter(self._out, _CHUNK) as out:
+            image.save(out, "PNG", compress_level=_QUICK)
+
+
+def _shown(frame: Frame, *, width: int) -> Image.Image:
+    image = frame.displayed()
+    if image.has_transparency_data:
+        image = flattened(image)
+    elif image.mode.startswith(("I", "F")):
+        image = eight_bit(image)
+    return resized(image, ratio=frame.size[1] / frame.size[0], width=width)
+
+
+def _copy_of(file: PdfFile | ImageFile, path: Path) -> "Copy":
+    # It takes a tenth of a second and some memory to load, which those who only read need not spend.
+    from app.reading.pdf.searchable import ImageCopy, PdfCopy
+
+    if isinstance(file, ImageFile):
+        return ImageCopy(file)
+    return PdfCopy(path if file.repaired is None else io.BytesIO(file.repaired), page_count=file.page_count)
+
+
+class _Chunks(io.RawIOBase):
+    """Closing one writer upon it leaves it open for the next."""
+
+    def __init__(self, answers: BinaryIO) -> None:
+        self._answers = answers
+
+    @override
+    def writable(self) -> bool:
+        return True
+
+    @override
+    def write(self, chunk: Buffer, /) -> int:
+        content = bytes(chunk)
+        self._answers.write(wire.framed_bytes(content))
+        return len(content)
+
+    @override
+    def close(self) -> None: ...

@@ -1,0 +1,40 @@
+"""Engines by their names, and what they need."""
+
+from pathlib import Path
+
+from app.reading.engine import Engine
+from app.reading.engines import rapidocr
+from app.reading.engines.fallback import Auto, SecondLook, UpsideDown
+from app.reading.engines.tesseract import Tesseract
+
+MEMORY_BYTES = 1536 * 1024 * 1024
+RAPID_MEMORY_BYTES = 3 * 1024**3
+"""Of address space: RapidOCR failed with 1 GiB, and takes 1.2 GiB of memory for a page of A3."""
+
+
+def memory_bytes(name: str) -> int:
+    return RAPID_MEMORY_BYTES if name == "rapidocr" or (name == "auto" and rapidocr.is_installed()) else MEMORY_BYTES
+
+
+def opened(name: str, *, tessdata: Path, warm: list[str]) -> Engine:
+    """`auto`, `tesseract` or `rapidocr`, ready to read; `warm` are the languages that Tesseract has loaded."""
+    match name:
+        case "rapidocr":
+            return _rapid()
+        case "auto" if rapidocr.is_installed():
+            return Auto(first=_tesseract(tessdata, warm), open_second=rapidocr.Rapid)
+        case _:
+            return _tesseract(tessdata, warm)
+
+
+def _tesseract(tessdata: Path, warm: list[str]) -> SecondLook:
+    engine = Tesseract(tessdata=tessdata)
+    for language in warm:
+        engine.load(language)
+    return SecondLook(UpsideDown(engine))
+
+
+def _rapid() -> rapidocr.Rapid:
+    engine = rapidocr.Rapid()
+    engine.warm()
+    return engine

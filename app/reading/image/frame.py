@@ -1,0 +1,103 @@
+"""A page's image as it lies in its file, and how it is to be shown."""
+
+import math
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from app.reading.geometry import MAX_SIDE, POINTS_PER_INCH
+
+ASSUMED_DPI = 200
+_TURNS = {3: 180, 4: 180, 5: 90, 6: 90, 7: 270, 8: 270}
+"""EXIF orientation → degrees clockwise (mirrored ones by the turn that remains)."""
+
+
+def rotation_of(orientation: int) -> int:
+    return _TURNS.get(orientation, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    image: Image.Image
+    """As stored; of use while its file is open."""
+    pixels: tuple[int, int]
+    """Across and down it, as stored."""
+    orientation: int
+    """As EXIF counts, 1 to 8."""
+    told: tuple[float, float] | None
+    """Dots per inch across and down the image as displayed; None where the file does not tell, or not credibly."""
+    stream: BinaryIO
+
+    @property
+    def rotation(self) -> int:
+        return rotation_of(self.orientation)
+
+    @property
+    def dpi(self) -> tuple[float, float]:
+        return self.told or (ASSUMED_DPI, ASSUMED_DPI)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Points, as displayed."""
+        width, height = self.pixels if self.rotation in {0, 180} else self.pixels[::-1]
+        return (width / self.dpi[0] * POINTS_PER_INCH, height / self.dpi[1] * POINTS_PER_INCH)
+
+    def displayed(self) -> Image.Image:
+        return ImageOps.exif_transpose(self.image)
+
+    def file_bytes(self) -> bytes:
+        """Of the whole file that the frame is in."""
+        self.stream.seek(0)
+        return self.stream.read()
+
+
+_UNEVEN = 1.3
+"""Ratio of the two resolutions from which letters are too distorted to be read: fax has 204 x 98."""
+_ENOUGH = 20_000_000
+"""Pixels, A3 at 320 dpi: a letter of 47 million took Tesseract 14 s, was read no better, and noise took 31 s."""
+
+
+def flattened(image: Image.Image) -> Image.Image:
+    """In colour, on paper; letters that white paper would swallow are on black."""
+    rgba = image.convert("RGBA")
+    low, high = _laid_on(rgba, "white").getextrema()
+    paper = Image.new("RGBA", rgba.size, "black" if low == high else "white")
+    return Image.alpha_composite(paper, rgba).convert("RGB")
+
+
+def grey(image: Image.Image) -> Image.Image:
+    if image.mode.startswith(("I", "F")):
+        return eight_bit(image)
+    if not image.has_transparency_data:
+        return image.convert("L")
+    rgba = image.convert("RGBA")
+    on_white = _laid_on(rgba, "white")
+    low, high = on_white.getextrema()
+    # White letters on nothing would vanish on white.
+    return _laid_on(rgba, "black") if low == high else on_white
+
+
+def eight_bit(image: Image.Image) -> Image.Image:
+    """Pillow's own conversion clips 16 bits to white."""
+    values = np.nan_to_num(np.asarray(image, dtype=np.float32))
+    low, high = float(values.min()), float(values.max())
+    if image.mode.startswith("I"):
+        low, high = 0.0, 65_535.0 if 255 < high <= 65_535 else max(high, 255.0)  # noqa: PLR2004 - 8 and 16 bit
+    scale = 255 / (high - low) if high > low else 1.0
+    return Image.fromarray(((values - low) * scale).clip(0, 255).astype(np.uint8))
+
+
+def evened(image: Image.Image, dpi: tuple[float, float]) -> Image.Image:
+    """With square pixels, by enlarging the coarser axis, and no more of them than help."""
+    across, down = (max(dpi) / d if max(dpi) / min(dpi) >= _UNEVEN else 1.0 for d in dpi)
+    shrunk = min(1.0, math.sqrt(_ENOUGH / (image.width * across * image.height * down)))
+    size = (max(1, round(image.width * across * shrunk)), max(1, round(image.height * down * shrunk)))
+    if size == image.size or max(size) > MAX_SIDE:
+        return image
+    return image.resize(size, Image.Resampling.BICUBIC)
+
+
+def _laid_on(rgba: Image.Image, colour: str) -> Image.Image:
+    return Image.alpha_composite(Image.new("RGBA", rgba.size, colour), rgba).convert("L")

@@ -1,0 +1,106 @@
+"""A picture of a page, read: made fit, levelled, recognised, and its words put where they lie on the picture."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from PIL import Image
+
+from app.domain.pages import Page, Source, Word, confidence_of, text_of
+from app.domain.warnings import WarningCode
+from app.reading.engine import Engine, Finer, Found
+from app.reading.engines.fallback import enlarged
+from app.reading.geometry import MAX_PIXELS, MAX_SIDE, clipped, scaled, turned_back
+from app.reading.image.deskew import tilt
+from app.reading.image.preprocessing import prepared
+
+DOUBTFUL = 0.75
+"""Mean confidence of a page's words below which its text may be more wrong than right."""
+
+_WHITE = 255
+_DPI = 225
+_TOO_FINE = 270
+"""Dpi from which a picture is looked at with less: of three scans at 300 dpi Tesseract then read two words more of
+1,400 right, in four fifths of the time. Letters that are too small get a second look."""
+
+
+def read_scan(
+    engine: Engine,
+    image: Image.Image,
+    *,
+    number: int,
+    size: tuple[float, float],
+    rotation: int,
+    language: str,
+    dpi: int,
+    finer: Finer | None = None,
+) -> Page:
+    """The page of `size` points that the grey `image` shows."""
+    found = recognised(engine, image, language=language, dpi=dpi, finer=finer)
+    width, height = size
+    words = tuple(_on_page(found, image=image, width=width, height=height))
+    confidence = confidence_of(words)
+    return Page(
+        number=number,
+        text=text_of(words),
+        source=Source.OCR,
+        confidence=confidence,
+        width=round(width, 2),
+        height=round(height, 2),
+        rotation=rotation,
+        language=language,
+        words=words,
+        warnings=(WarningCode.LOW_CONFIDENCE,) if confidence is not None and confidence < DOUBTFUL else (),
+    )
+
+
+def recognised(
+    engine: Engine, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None
+) -> list[Found]:
+    """The words of a grey picture in reading order, by its pixels, whichever way it lies or leans.
+
+    `finer` draws it so many times as large, should that be wanted; by default it is enlarged.
+    """
+    clean, scale = prepared(image), _scale(dpi)
+    fit = enlarged(clean, scale)
+    degrees = tilt(fit)
+
+    def level(picture: Image.Image) -> Image.Image:
+        return _levelled(picture, degrees) if degrees else picture
+
+    def finer_level(times: float) -> Image.Image:
+        return level(prepared(finer(scale * times)) if finer is not None else enlarged(clean, scale * times))
+
+    seen = level(fit)
+    found = engine.words(seen, language=language, dpi=round(dpi * scale), finer=finer_level)
+    if seen is not fit:
+        found = [
+            replace(word, box=turned_back(word.box, degrees=degrees, size=seen.size, original=fit.size))
+            for word in found
+        ]
+    if fit is not clean:
+        x, y = image.width / fit.width, image.height / fit.height
+        found = [replace(word, box=scaled(word.box, x=x, y=y)) for word in found]
+    return found
+
+
+def _scale(dpi: int) -> float:
+    return _DPI / dpi if dpi >= _TOO_FINE else 1.0
+
+
+def _on_page(found: list[Found], *, image: Image.Image, width: float, height: float) -> Iterator[Word]:
+    x, y = width / image.width, height / image.height
+    for word in found:
+        yield Word(
+            text=word.text,
+            box=clipped(scaled(word.box, x=x, y=y), width=width, height=height),
+            confidence=word.confidence,
+            source=Source.OCR,
+            line=word.line,
+            block=word.block,
+        )
+
+
+def _levelled(image: Image.Image, degrees: float) -> Image.Image:
+    level = image.rotate(degrees, resample=Image.Resampling.BICUBIC, expand=True, fillcolor=_WHITE)
+    fits = max(level.size) <= MAX_SIDE and level.width * level.height <= MAX_PIXELS * 2
+    return level if fits else image

@@ -1,0 +1,144 @@
+"""The reading order of lines that come as mere boxes: columns one after the other, not across them.
+
+By Breuel (High Performance Document Layout Analysis, 2003): one line comes before another if it stands above it in the
+same column, or in a column to the left that no line across both columns ends. What remains open is settled from
+the top.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from app.reading.engine import Found
+from app.reading.geometry import Box
+from app.reading.layout.lines import Line, Region, box_of, lines_of, shared
+from app.reading.layout.table_rows import by_rows, rows_of
+
+_MOST = 600
+"""Lines that are compared with one another: beyond, they are read from the top."""
+_SAME_ROW = 0.5
+"""Share of the lower piece's height that another must share to stand in its line."""
+_JOINED = 0.4
+"""Gap between two pieces of a line, in heights: a magazine has columns 0.75 apart."""
+_LABEL = 2
+"""Words that a label has, or a figure, at most."""
+_FEWEST = 3
+"""Lines of text beside text that make a page one with columns."""
+_ABOVE = 0.1
+"""Share of the narrower line's width from which another stands above or below it."""
+_NEXT = 0.9
+"""Gap between two lines of a paragraph, in heights."""
+_FAR = 2.5
+"""Gap between two lines of a column, in heights."""
+_Matrix = npt.NDArray[np.bool_]
+_Boxes = npt.NDArray[np.float64]
+
+
+def in_reading_order(pieces: Sequence[Line]) -> list[Region]:
+    """`pieces` are lines, or parts of lines, of an upright page, in any order."""
+    lines = _whole_lines(pieces)
+    if not _are_columnar(lines):
+        return _parted(lines_of(rows_of([[lines]])))
+    # Once more after tables have got their rows: what stands above a row comes before all of it.
+    return in_columns([line for region in by_rows(in_columns(lines)) for line in lines_of(region)])
+
+
+def in_columns(pieces: Sequence[Line]) -> list[Region]:
+    return _parted(_in_order(_whole_lines(pieces)))
+
+
+def _parted(lines: Sequence[Line]) -> list[Region]:
+    """Lines in their order, parted into regions and paragraphs where gaps are."""
+    regions: list[list[list[Line]]] = []
+    last: Line | None = None
+    for line in lines:
+        gap = _gap_below(last, line) if last is not None else None
+        if gap is None or gap > _FAR:
+            regions.append([[line]])
+        elif gap > _NEXT:
+            regions[-1].append([line])
+        else:
+            regions[-1][-1].append(line)
+        last = line
+    return [list(region) for region in regions]
+
+
+def _are_columnar(lines: Sequence[Line]) -> bool:
+    """Whether text stands beside text: a receipt or a form has but labels and figures beside it."""
+    prose = [box_of(line) for line in lines if len(line) > _LABEL]
+    beside = sum(any(_stands_beside(left, right) for right in prose) for left in prose)
+    return beside >= _FEWEST
+
+
+def _stands_beside(left: Box, right: Box) -> bool:
+    return left[2] <= right[0] and shared(left[1::2], right[1::2]) > _SAME_ROW
+
+
+def _whole_lines(pieces: Sequence[Line]) -> list[Line]:
+    lines: list[list[Found]] = []
+    for piece in sorted(pieces, key=lambda piece: box_of(piece)[0]):
+        box = box_of(piece)
+        home = next((line for line in lines if _continues(box_of(line), box)), None)
+        if home is None:
+            lines.append(list(piece))
+        else:
+            home += piece
+    return list(lines)
+
+
+def _continues(line: Box, piece: Box) -> bool:
+    height = min(line[3] - line[1], piece[3] - piece[1])
+    is_level = shared(line[1::2], piece[1::2]) > _SAME_ROW
+    return is_level and -height < piece[0] - line[2] < _JOINED * height
+
+
+def _gap_below(line: Line, following: Line) -> float | None:
+    """In heights of the lower one; None where the second is not beneath the first."""
+    above, below = box_of(line), box_of(following)
+    if shared(above[::2], below[::2]) <= _ABOVE or below[1] + below[3] <= above[1] + above[3]:
+        return None
+    return (below[1] - above[3]) / max(min(above[3] - above[1], below[3] - below[1]), 1)
+
+
+def _in_order(lines: Sequence[Line]) -> list[Line]:
+    if not lines:
+        return []
+    boxes = np.array([box_of(line) for line in lines], dtype=np.float64)
+    from_top = np.lexsort((boxes[:, 0], boxes[:, 1] + boxes[:, 3]))
+    if len(lines) > _MOST:
+        return [lines[index] for index in from_top]
+    return [lines[index] for index in _sorted(_before(boxes), list(from_top))]
+
+
+def _before(boxes: _Boxes) -> _Matrix:
+    """[a, b]: line a is read before line b."""
+    left, right, middle = boxes[:, 0], boxes[:, 2], boxes[:, 1] + boxes[:, 3]
+    width = np.minimum.outer(right - left, right - left)
+    common = np.minimum.outer(right, right) - np.maximum.outer(left, left)
+    stacked = common > _ABOVE * width
+    above = middle[:, None] < middle[None, :]
+    beside = ~stacked & ((left + right)[:, None] < (left + right)[None, :])
+    for ending in range(len(boxes)):
+        # A line across both columns, between the two in height, ends the columns.
+        across = stacked[:, ending]
+        over, under = across & (middle < middle[ending]), across & (middle > middle[ending])
+        beside &= ~(np.outer(over, under) | np.outer(under, over))
+    first: _Matrix = (stacked & above) | beside
+    # Where a line ends the columns, the one above it comes first after all.
+    apart = ~(first | first.T)
+    np.fill_diagonal(apart, val=False)
+    return first | (apart & above)
+
+
+def _sorted(before: _Matrix, from_top: list[int]) -> list[int]:
+    """Lines nobody comes before, one by one; of several the topmost, and so in a circle."""
+    waiting = before.sum(axis=0)
+    order: list[int] = []
+    left = list(from_top)
+    while left:
+        chosen = next((index for index in left if waiting[index] == 0), left[0])
+        order.append(chosen)
+        left.remove(chosen)
+        waiting -= before[chosen]
+    return order

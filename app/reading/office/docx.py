@@ -1,0 +1,86 @@
+"""DOCX. Walked, for the library there is passes over content controls, insertions, fields and text boxes.
+
+Pages are those that Word found when it last saved the file and those that the author began. Headers come first and
+footers last, each once.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from app.domain.warnings import WarningCode
+from app.reading.office.docx_body import Story, Styles
+from app.reading.office.pagination import Pages
+from app.reading.office.zip_package import Package, Relation
+
+_LONGEST_ASIDE = 100
+"""Pages of a header or a footnote."""
+
+
+def read(path: Path, pages: Pages) -> None:
+    with Package.opened(path) as package:
+        main = package.main()
+        relations = package.relations(main).values()
+        styles = Styles()
+        for part in _parts(package, relations, "styles"):
+            package.walk(part, styles)
+        hidden = styles.hidden()
+        notes = _Notes(pages, hidden_styles=hidden)
+        for part in _parts(package, relations, "footnotes", "endnotes"):
+            package.walk(part, notes)
+        _margins(package, _parts(package, relations, "header"), hidden, pages=pages)
+        package.walk(main, Story(pages, hidden_styles=hidden, notes=notes.found))
+        _margins(package, _parts(package, relations, "footer"), hidden, pages=pages)
+
+
+def _parts(package: Package, relations: Iterable[Relation], *kinds: str) -> list[str]:
+    return [relation.target for relation in relations if relation.kind in kinds and relation.target in package]
+
+
+def _margins(package: Package, parts: list[str], hidden: frozenset[str], *, pages: Pages) -> None:
+    """Sections, first pages and even ones have theirs, often with the same words."""
+    seen = {""}
+    for part in parts:
+        aside = Pages(most=_LONGEST_ASIDE)
+        package.walk(part, Story(aside, hidden_styles=hidden))
+        text = _told(aside, pages)
+        if text not in seen:
+            seen.add(text)
+            pages.line(text)
+
+
+def _told(aside: Pages, pages: Pages) -> str:
+    done = aside.finished()
+    if any(WarningCode.HIDDEN_TEXT in page.warnings for page in done):
+        pages.hide()
+    return "\n".join(page.text for page in done).strip()
+
+
+class _Notes:
+    """A walker of footnotes and endnotes, each a story of its own."""
+
+    def __init__(self, pages: Pages, *, hidden_styles: frozenset[str]) -> None:
+        self._pages = pages
+        self._hidden_styles = hidden_styles
+        self._key = ("", "")
+        self._aside = Pages(most=_LONGEST_ASIDE)
+        self._story: Story | None = None
+        self.found: dict[tuple[str, str], str] = {}
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        if tag in {"footnote", "endnote"}:
+            self._key = (tag, attributes.get("id", ""))
+            self._aside = Pages(most=_LONGEST_ASIDE)
+            self._story = Story(self._aside, hidden_styles=self._hidden_styles)
+        elif self._story:
+            self._story.start(tag, attributes)
+
+    def end(self, tag: str) -> None:
+        if tag in {"footnote", "endnote"}:
+            self.found[self._key] = _told(self._aside, self._pages)
+            self._story = None
+        elif self._story:
+            self._story.end(tag)
+
+    def data(self, text: str) -> None:
+        if self._story:
+            self._story.data(text)

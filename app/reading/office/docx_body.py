@@ -1,0 +1,163 @@
+"""The paragraphs and tables of a part of a DOCX: of its body, a header, a footnote."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from app.reading.office.blocks import Blocks
+from app.reading.office.pagination import Pages
+
+OFF = frozenset({"0", "false", "off"})
+
+
+class Styles:
+    """A walker of styles.xml."""
+
+    def __init__(self) -> None:
+        self._style = ""
+        self._bases: dict[str, str] = {}
+        self._says: dict[str, bool] = {}
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        value = attributes.get("val", "")
+        if tag == "style":
+            self._style = attributes.get("styleId", "")
+        elif tag == "basedOn":
+            self._bases[self._style] = value
+        elif tag == "vanish" and self._style:
+            self._says[self._style] = value.lower() not in OFF
+
+    def end(self, tag: str) -> None:
+        if tag == "style":
+            self._style = ""
+
+    def data(self, text: str) -> None: ...
+
+    def hidden(self) -> frozenset[str]:
+        """Their ids."""
+        return frozenset(style for style in {*self._bases, *self._says} if self._is_hidden(style))
+
+    def _is_hidden(self, style: str) -> bool:
+        seen: set[str] = set()
+        while style not in self._says and style in self._bases and style not in seen:
+            seen.add(style)
+            style = self._bases[style]
+        return self._says.get(style, False)
+
+
+_LEFT_OUT = frozenset({"del", "moveFrom", "Fallback", "instrText"})
+"""What was deleted or moved away, the second telling of a text box, and what fields are made by."""
+_PROPERTIES = frozenset({"pPr", "rPr", "sectPr"})
+_WRITTEN = MappingProxyType({"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"})
+_REFERENCES = frozenset({"footnoteReference", "endnoteReference"})
+_NOTHING: Mapping[tuple[str, str], str] = MappingProxyType({})
+
+
+class Story:
+    """A walker. `notes` are texts by kind (`footnote`) and id; each follows the paragraph that refers to it."""
+
+    def __init__(
+        self, pages: Pages, *, hidden_styles: frozenset[str], notes: Mapping[tuple[str, str], str] = _NOTHING
+    ) -> None:
+        self._pages = pages
+        self._blocks = Blocks(pages)
+        self._hidden_styles = hidden_styles
+        self._notes = notes
+        self._cited: list[str] = []
+        self._left_out = 0
+        """How many elements deep we are in what is left out."""
+        self._properties: list[str] = []
+        """Those that are open: what is said in them is of their paragraph, run or section."""
+        self._outer: list[tuple[bool, bool]] = []
+        self._hides_paragraph = self._hides_run = False
+        self._in_text = False
+        self._section_ends = False
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        if self._left_out or tag in _LEFT_OUT:
+            self._left_out += 1
+        elif tag in _PROPERTIES:
+            self._properties.append(tag)
+            # A section begins a page unless it says otherwise.
+            self._section_ends = self._section_ends or self._properties == ["pPr", "sectPr"]
+        elif self._properties:
+            self._property(tag, attributes.get("val", ""))
+        elif tag in _REFERENCES:
+            self._cite(tag.removesuffix("Reference"), attributes.get("id", ""))
+        else:
+            self._content(tag, attributes.get("type", ""))
+
+    def end(self, tag: str) -> None:
+        if self._left_out:
+            self._left_out -= 1
+        elif self._properties:
+            if tag == self._properties[-1]:
+                self._properties.pop()
+        elif tag == "t":
+            self._in_text = False
+        elif tag == "p":
+            self._end_paragraph()
+        elif tag == "tr":
+            self._blocks.end_row()
+
+    def data(self, text: str) -> None:
+        if self._in_text and not self._left_out:
+            self._write(text)
+
+    def _property(self, tag: str, value: str) -> None:
+        match self._properties, tag:
+            case ["rPr"], "vanish":
+                self._hides_run = value.lower() not in OFF
+            case ["rPr"], "rStyle":
+                self._hides_run = self._hides_run or value in self._hidden_styles
+            case ["pPr"], "pStyle":
+                self._hides_paragraph = value in self._hidden_styles
+            case ["pPr"], "pageBreakBefore" if value.lower() not in OFF:
+                self._blocks.break_page()
+            case ["pPr", "sectPr"], "type":
+                self._section_ends = value != "continuous"
+            case _:
+                pass
+
+    def _content(self, tag: str, kind: str) -> None:
+        match tag:
+            case "p":
+                self._outer.append((self._hides_paragraph, self._hides_run))
+                self._hides_paragraph = self._hides_run = False
+                self._blocks.begin_paragraph()
+            case "r":
+                self._hides_run = self._hides_paragraph
+            case "t":
+                self._in_text = True
+            case "tr":
+                self._blocks.begin_row()
+            case "tc":
+                self._blocks.begin_cell()
+            case _:
+                self._sign(tag, kind)
+
+    def _sign(self, tag: str, kind: str) -> None:
+        if tag == "lastRenderedPageBreak" or (tag, kind) == ("br", "page"):
+            self._blocks.break_page()
+        elif tag in _WRITTEN:
+            self._write(_WRITTEN[tag])
+
+    def _write(self, text: str) -> None:
+        if not self._hides_run:
+            self._blocks.text(text)
+        elif text.strip():
+            self._pages.hide()
+
+    def _cite(self, kind: str, name: str) -> None:
+        if note := self._notes.get((kind, name)):
+            self._cited.append(note)
+
+    def _end_paragraph(self) -> None:
+        self._blocks.end_paragraph()
+        if self._outer:
+            self._hides_paragraph, self._hides_run = self._outer.pop()
+        for note in self._cited:
+            self._blocks.put(note)
+        self._cited.clear()
+        if self._section_ends:
+            self._section_ends = False
+            self._blocks.break_page()

@@ -1,0 +1,73 @@
+"""A file that is read as text: DOCX, XLSX, PPTX, ODF, HTML, mail, RTF and plain text, never by OCR."""
+
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+
+from app.domain.filetypes.types import DOCX, EML, HTML, LOCKED, ODP, ODS, ODT, PPTX, RTF, TEXT, XLSX
+from app.domain.pages import Page, Source
+from app.domain.warnings import DocumentWarning, WarningCode, of_document
+from app.ports.reading import Mode
+from app.reading.faults import locked, nested_too_deep, scrubbed
+from app.reading.office.pagination import Pages
+
+_READERS = MappingProxyType(
+    {
+        DOCX: "docx",
+        XLSX: "xlsx",
+        PPTX: "pptx",
+        ODT: "odf",
+        ODS: "odf",
+        ODP: "odf",
+        HTML: "html",
+        EML: "mail",
+        RTF: "rtf",
+        TEXT: "charset",
+    }
+)
+"""Each has `read(path, pages)`, and is imported with the first file of its type: most children never see one."""
+
+_MOST_NAMED = 20
+_LONGEST_NAME = 100
+
+
+class TextFile:
+    """Raises DocumentFault (encrypted, corrupt, too_large, too_many_pages) when opened: all is read then."""
+
+    def __init__(self, path: Path, *, media_type: str, language: str, max_pages: int) -> None:
+        if media_type == LOCKED:
+            raise locked("document")
+        self._language = language
+        pages = Pages(most=max_pages)
+        try:
+            import_module(f"app.reading.office.{_READERS[media_type]}").read(path, pages)
+        except RecursionError as error:
+            raise nested_too_deep() from error
+        self._pages = pages.finished()
+        self.page_count = len(self._pages)
+        self.warnings = _warnings(pages.attachments)
+
+    def read(self, number: int, *, mode: Mode) -> Page:  # noqa: ARG002 - there is nothing to force or skip
+        page = self._pages[number - 1]
+        return Page(
+            number=number,
+            text=page.text,
+            source=Source.TEXT_LAYER,
+            confidence=None,
+            width=None,
+            height=None,
+            rotation=0,
+            language=self._language,
+            warnings=tuple(sorted(page.warnings)),
+        )
+
+    def close(self) -> None:
+        self._pages = []
+
+
+def _warnings(attachments: list[str]) -> list[DocumentWarning]:
+    if not attachments:
+        return []
+    named = [scrubbed(name)[:_LONGEST_NAME] for name in attachments[:_MOST_NAMED]]
+    more = [f"and {len(attachments) - len(named)} more"] if len(attachments) > len(named) else []
+    return [of_document(WarningCode.HAS_ATTACHMENTS, names=named + more)]

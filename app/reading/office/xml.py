@@ -1,0 +1,98 @@
+"""XML, told as it is parsed, so that memory does not grow with it: no DTD, no entities, nothing from outside."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from lxml import etree
+from typing_extensions import override
+
+from app.reading.faults import damaged, too_large
+
+_MOST_NAMES = 10_000
+"""Kept; the formats know some hundred."""
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Walker(Protocol):
+    """Told of each element; names without their namespaces, which differ between editions of the formats.
+
+    Only ids of relations (of OOXML) keep theirs, as `r:id`: beside them there are others.
+    """
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None: ...
+
+    def end(self, tag: str) -> None: ...
+
+    def data(self, text: str) -> None: ...
+
+
+def walk(chunks: Iterable[bytes], walker: Walker, *, what: str = "document") -> None:
+    """Raises DocumentFault (corrupt, too_large)."""
+    parser = etree.XMLParser(
+        target=_Told(walker),
+        resolve_entities=False,
+        load_dtd=False,
+        no_network=True,
+        dtd_validation=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    try:
+        for chunk in chunks:
+            parser.feed(chunk)
+        parser.close()
+    except etree.XMLSyntaxError as error:
+        if error.code == etree.ErrorTypes.ERR_NO_MEMORY:
+            raise MemoryError from error
+        if "huge" in str(error).lower():
+            raise too_large("A text or a nesting in the document is too large") from error
+        raise damaged(what) from error
+
+
+class _Told:
+    """The target that lxml calls, millions of times for a large sheet: hence what is kept at hand."""
+
+    def __init__(self, walker: Walker) -> None:
+        self._start = walker.start
+        self._end = walker.end
+        self.data = walker.data
+        self._tags = _Bare()
+        self._attributes = _BareAttributes()
+
+    def doctype(self, _name: str, _public: str | None, _system: str | None) -> None:
+        # Neither OOXML nor ODF has one: entities that grow without end are what it would bring.
+        raise damaged("document")
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        names = self._attributes
+        self._start(
+            self._tags[tag], {names[name]: value for name, value in attributes.items()} if attributes else _NOTHING
+        )
+
+    def end(self, tag: str) -> None:
+        self._end(self._tags[tag])
+
+    def close(self) -> None:
+        """What lxml calls at the end, of a document that broke off as well."""
+
+
+class _Bare(dict[str, str]):
+    """Names without their namespaces, each cut but once."""
+
+    def __missing__(self, name: str) -> str:
+        if len(self) > _MOST_NAMES:
+            self.clear()
+        self[name] = self._cut(name)
+        return self[name]
+
+    def _cut(self, name: str) -> str:
+        return name.rpartition("}")[2]
+
+
+class _BareAttributes(_Bare):
+    @override
+    def _cut(self, name: str) -> str:
+        namespace, _, bare = name.rpartition("}")
+        return f"r:{bare}" if namespace.endswith("/relationships") else bare

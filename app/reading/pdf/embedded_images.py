@@ -1,0 +1,57 @@
+"""Pictures on a page, read: each once, for the same letterhead may stand on every page of a file."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from itertools import groupby
+
+from app.domain.pages import Source, Word
+from app.reading.engine import Engine, Found
+from app.reading.geometry import Box, clipped
+from app.reading.image.scan import recognised
+from app.reading.pdf.rendering import Picture
+
+_MOST_KEPT = 32
+_LEAST_SURE = 0.5
+"""Mean confidence of a block: what OCR reads into a photograph has less, a poor scan more."""
+
+
+class Pictures:
+    """Of one file."""
+
+    def __init__(self, engine: Engine, *, language: str) -> None:
+        self._engine = engine
+        self._language = language
+        self._read: dict[bytes, list[Found]] = {}
+
+    def words(self, picture: Picture, *, within: Box, after: Sequence[Word], dpi: int) -> list[Word]:
+        """On the page, in reading order, numbered on from those `after` which they come."""
+        line = after[-1].line + 1 if after else 0
+        block = after[-1].block + 1 if after else 0
+        x0, y0 = picture.corner
+        words = []
+        for found in _credible(self._found(picture, dpi=dpi)):
+            left, top, right, bottom = (edge / picture.scale for edge in found.box)
+            words.append(
+                Word(
+                    text=found.text,
+                    box=clipped((x0 + left, y0 + top, x0 + right, y0 + bottom), width=within[2], height=within[3]),
+                    confidence=found.confidence,
+                    source=Source.OCR,
+                    line=line + found.line,
+                    block=block + found.block,
+                )
+            )
+        return words
+
+    def _found(self, picture: Picture, *, dpi: int) -> list[Found]:
+        known_by = sha256(repr(picture.pixels.shape).encode() + picture.pixels.tobytes()).digest()
+        if known_by not in self._read:
+            if len(self._read) >= _MOST_KEPT:
+                self._read.pop(next(iter(self._read)))
+            self._read[known_by] = recognised(self._engine, picture.image, language=self._language, dpi=dpi)
+        return self._read[known_by]
+
+
+def _credible(words: Sequence[Found]) -> list[Found]:
+    blocks = [list(block) for _, block in groupby(words, key=lambda word: word.block)]
+    return [word for block in blocks if sum(w.confidence for w in block) >= _LEAST_SURE * len(block) for word in block]

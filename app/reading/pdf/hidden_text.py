@@ -1,0 +1,213 @@
+"""Which words of a text layer a reader of the page can't see: in the page's colour, under a picture, tiny, turned off.
+
+Most words are plainly visible: dark, opaque, on a known light ground. Only of the others two renderings are compared,
+with them and without them: what makes no difference is not seen. Invisible text that lies over ink stays: that is how
+a scanner's own recognition is kept in a PDF.
+"""
+
+import ctypes
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pypdfium2
+import pypdfium2.raw as pdfium
+
+from app.reading.geometry import Box, around
+from app.reading.pdf import pdfium_calls
+from app.reading.pdf.page_objects import Colour, Surface, colour_of, is_clipped
+from app.reading.pdf.rendering import Picture, rendered
+from app.reading.pdf.text_layer import TextLayer, Written
+
+_UNPAINTED = frozenset({pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP})
+_OUTLINED = frozenset({pdfium.FPDF_TEXTRENDERMODE_STROKE, pdfium.FPDF_TEXTRENDERMODE_STROKE_CLIP})
+_SWITCH = "OC\0".encode("utf-16-le")
+"""The tag of content that belongs to a layer."""
+_WHITE: Colour = (255, 255, 255)
+_OPAQUE = 255
+_PLAIN = 64
+"""Levels, in some channel, between a text and its ground from which it is taken for visible without a look."""
+_SEEN = 24
+"""Levels by which a pixel must differ to show: paler text can't be read."""
+_SEEN_SHARE = 0.01
+"""Of the pixels of a word's box; the thinnest letters fill a tenth of it."""
+_INK = 60
+"""Levels between the dark and the light parts of a spot where something is printed."""
+_TINY = 2.2
+"""Points of height with ascenders and descenders: the smallest print in use has 4."""
+_BRIGHTNESS = np.array([0.114, 0.587, 0.299])
+"""Of blue, green and red (ITU-R BT.601)."""
+_MOST_PIXELS = 6_000_000
+_LETTER = 12
+"""Pixels that a word should be high to be looked at."""
+
+_Pixels = npt.NDArray[np.int16]
+_Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """Of each word, by its place in the layer."""
+
+    hidden: frozenset[int]
+    laid: frozenset[int]
+    """Not painted themselves, but over ink that they spell out."""
+
+
+_ALL_SEEN = Sight(hidden=frozenset(), laid=frozenset())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """How a text object is painted."""
+
+    colour: Colour | None
+    is_painted: bool
+    is_odd: bool
+    """Transparent, clipped or switchable: only a rendering tells."""
+
+
+_NOBODYS = _Look(colour=(0, 0, 0), is_painted=True, is_odd=False)
+"""Of text that PDFium names no object for, and that no rendering could be made without."""
+
+
+def sight(page: pypdfium2.PdfPage, textpage: pypdfium2.PdfTextPage, layer: TextLayer, *, on: Surface) -> Sight:
+    words = layer.words
+    if not words:
+        return _ALL_SEEN
+    things = _Things(words, textpage, on=on)
+    doubtful = np.flatnonzero(_doubtful(layer, things, on=on) & ~things.tiny)
+    hidden: set[int] = set(np.flatnonzero(things.tiny).tolist())
+    laid: set[int] = set()
+    if doubtful.size:
+        pictures = _pictures(page, [words[index] for index in doubtful])
+        for index in doubtful.tolist():
+            box = words[index].box
+            if not things.painted[index]:
+                (laid if pictures.has_ink(box) else hidden).add(index)
+            elif not pictures.shows(box):
+                hidden.add(index)
+    return Sight(hidden=frozenset(hidden), laid=frozenset(laid))
+
+
+class _Things:
+    """What is known of the words by the text objects that draw them: these are few."""
+
+    def __init__(self, words: list[Written], textpage: pypdfium2.PdfTextPage, *, on: Surface) -> None:
+        firsts = {word.thing: word.start for word in reversed(words)}
+        places = {thing: place for place, thing in enumerate(firsts)}
+        of_words = np.array([places[word.thing] for word in words])
+        looks = [_look(thing, veiled=thing in on.veiled) if thing else _NOBODYS for thing in firsts]
+        self.order = np.array([on.order.get(thing, 0) for thing in firsts])[of_words]
+        self.odd = np.array([look.is_odd or not look.is_painted or look.colour is None for look in looks])[of_words]
+        self.painted = np.array([look.is_painted for look in looks])[of_words]
+        self.inks = np.array([look.colour or _WHITE for look in looks], dtype=np.int16)[of_words]
+        self.tiny = np.array(_tiny(textpage, firsts.values()))[of_words]
+
+
+def _look(thing: int, *, veiled: bool) -> _Look:
+    mode = pdfium_calls.get_render_mode(thing)
+    colour, alpha = colour_of(thing, stroke=mode in _OUTLINED)
+    return _Look(
+        colour=colour,
+        is_painted=mode not in _UNPAINTED,
+        is_odd=veiled
+        or alpha < _OPAQUE
+        or pdfium_calls.has_transparency(thing) == 1
+        or is_clipped(thing)
+        or _is_switchable(thing),
+    )
+
+
+def _is_switchable(thing: int) -> bool:
+    """Part of a layer that may be turned off."""
+    return any(
+        _name(pdfium_calls.get_mark(thing, index)) == _SWITCH
+        for index in range(min(pdfium_calls.count_marks(thing), 8))
+    )
+
+
+def _name(mark: int) -> bytes:
+    """Empty for one that is longer than the buffer."""
+    name, length = ctypes.create_string_buffer(len(_SWITCH)), ctypes.c_ulong()
+    if mark:
+        pdfium_calls.get_mark_name(mark, ctypes.addressof(name), len(_SWITCH), ctypes.addressof(length))
+    return name.raw
+
+
+def _tiny(textpage: pypdfium2.PdfTextPage, firsts: Iterable[int]) -> list[bool]:
+    """By one character of each text object, with ascenders and descenders: a dash is low in any size."""
+    where = pdfium_calls.address(textpage.raw)
+    edges = (ctypes.c_float * 4)()
+    at = ctypes.addressof(edges)
+    small = []
+    for first in firsts:
+        pdfium_calls.get_loose_box(where, first, at)
+        left, top, right, bottom = edges
+        small.append(0 < max(abs(right - left), abs(top - bottom)) < _TINY)
+    return small
+
+
+def _doubtful(layer: TextLayer, things: _Things, *, on: Surface) -> _Mask:
+    """The words that are not plainly visible."""
+    x0s, y0s, x1s, y1s = layer.boxes.T
+    x, y = (x0s + x1s) / 2, (y0s + y1s) / 2
+    odd = things.odd
+    contrast = _contrast(things.inks, _WHITE)
+    for area in on.areas:
+        x0, y0, x1, y1 = area.box
+        within = (x >= x0) & (x <= x1) & (y >= y0) & (y <= y1)
+        if not within.any():
+            continue
+        odd = odd | (within & (things.order < area.order))
+        under = within & (things.order > area.order)
+        ground = _contrast(things.inks, area.colour) if area.colour else np.zeros_like(contrast)
+        contrast = np.where(under, ground if area.is_solid else np.minimum(contrast, ground), contrast)
+    doubtful: _Mask = odd | (contrast < _PLAIN)
+    return doubtful
+
+
+def _contrast(inks: _Pixels, ground: Colour) -> _Pixels:
+    levels: _Pixels = np.abs(inks - np.array(ground, dtype=np.int16)).max(axis=1)
+    return levels
+
+
+class _Pictures:
+    """The part of the page that certain words lie on, with them and without."""
+
+    def __init__(self, shown: Picture, without: Picture) -> None:
+        apart = np.abs(shown.pixels.astype(np.int16) - without.pixels)
+        # Colours of one brightness can be told apart, if by half as well: dark blue is not seen on black.
+        self._difference = np.maximum(apart @ _BRIGHTNESS, apart.max(axis=2) / 2)
+        self._without = without
+
+    def shows(self, box: Box) -> bool:
+        spot = self._difference[self._without.spot(box)]
+        return bool(spot.size) and float((spot >= _SEEN).mean()) >= _SEEN_SHARE
+
+    def has_ink(self, box: Box) -> bool:
+        spot = self._without.pixels[self._without.spot(box)]
+        if not spot.size:
+            return False
+        dark, light = np.percentile(spot.max(axis=2), (5, 95))
+        return bool(light - dark >= _INK)
+
+
+def _pictures(page: pypdfium2.PdfPage, words: list[Written]) -> _Pictures:
+    x0, y0, x1, y1 = around([word.box for word in words])
+    box = (x0 - 2, y0 - 2, x1 + 2, y1 + 2)
+    low = sorted(max(word.box[3] - word.box[1], 1) for word in words)[len(words) // 4]
+    most = math.sqrt(_MOST_PIXELS / max((box[2] - box[0]) * (box[3] - box[1]), 1))
+    scale = min(max(_LETTER / low, 1.0), 4.0, most)
+    things = {word.thing for word in words if word.thing}
+    shown = rendered(page, scale=scale, box=box, colour=True)
+    for thing in things:
+        pdfium_calls.set_active(thing, 0)
+    try:
+        without = rendered(page, scale=scale, box=box, colour=True)
+    finally:
+        for thing in things:
+            pdfium_calls.set_active(thing, 1)
+    return _Pictures(shown, without)

@@ -1,0 +1,152 @@
+"""Lines and paragraphs of a page, from where its words lie; and words of two sources made one page."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise, repeat
+from statistics import median
+
+from app.domain.pages import Source, Word
+from app.reading.geometry import Box, around, contains, made
+from app.reading.pdf.text_layer import Written
+
+_WIDER = 1.35
+"""Times the usual distance of lines from which the next begins a paragraph."""
+_FARTHEST = 4.0
+"""Times the height of a line within which the next can belong to its paragraph at all."""
+_SHARED = 0.5
+"""Of the smaller of two words that covers the other: they are the same word, read twice."""
+
+
+def with_blocks(words: Sequence[Written]) -> list[Word]:
+    """Words of a text layer, in the file's order. What lies farther below than lines usually do begins a block."""
+    starts = [index for index, word in enumerate(words) if not index or word.line != words[index - 1].line]
+    ends = [*starts[1:], len(words)]
+    spans = list(zip(starts, ends, strict=True)) if words else []
+    blocks = _blocks([around([word.box for word in words[start:end]]) for start, end in spans])
+    of_words = [(line, block) for line, block in enumerate(blocks) for _ in range(*spans[line])]
+    return made(
+        texts=[word.text for word in words],
+        boxes=[word.box for word in words],
+        confidences=repeat(1.0, len(words)),
+        sources=repeat(Source.TEXT_LAYER, len(words)),
+        lines=[line for line, _ in of_words],
+        blocks=[block for _, block in of_words],
+    )
+
+
+def without_doubles(found: Sequence[Word], *, beside: Sequence[Word]) -> list[Word]:
+    """Those found by OCR that the text layer does not say already."""
+    return [word for word in found if not any(_same_place(word.box, other.box) for other in beside)]
+
+
+def joined(carried: Sequence[Word], found: Sequence[Word], *, regions: Sequence[Box]) -> tuple[Word, ...]:
+    """The words of both in reading order: blocks found in the regions where they lie among those of the text layer.
+
+    Each keeps its own order otherwise, for a file knows its columns and so does OCR.
+    """
+    lines = [_Line(words=tuple(line)) for line in _by_line(found)]
+    rest: list[Word] = []
+    for line in _by_line(carried):
+        # A form filled in: what was typed onto a picture stands on the line of what is printed there.
+        mate = next((other for other in lines if other.takes(line)), None) if _lies_in(line, regions) else None
+        if mate is None:
+            rest += line
+        else:
+            mate.add(line)
+    blocks = _parted(rest)
+    end = len(blocks)
+    placed: list[tuple[int, list[list[Word]]]] = []
+    for block in _grouped(lines):
+        box = around([word.box for line in block for word in line])
+        placed.append((_place(box, blocks), block))
+    ordered: list[list[list[Word]]] = []
+    for index in range(end + 1):
+        ordered += [block for place, block in placed if place == index]
+        if index < end:
+            ordered.append(blocks[index])
+    return tuple(_numbered(ordered))
+
+
+@dataclass(slots=True)
+class _Line:
+    words: tuple[Word, ...]
+
+    def takes(self, others: Sequence[Word]) -> bool:
+        """Beside one another on one height."""
+        ours, theirs = around([w.box for w in self.words]), around([w.box for w in others])
+        lower = min(ours[3] - ours[1], theirs[3] - theirs[1])
+        level = min(ours[3], theirs[3]) - max(ours[1], theirs[1]) > _SHARED * lower
+        gap = max(ours[0], theirs[0]) - min(ours[2], theirs[2])
+        return level and gap < 3 * max(ours[3] - ours[1], theirs[3] - theirs[1])
+
+    def add(self, others: Sequence[Word]) -> None:
+        first = self.words[0]
+        moved = [replace(word, line=first.line, block=first.block) for word in others]
+        self.words = tuple(sorted([*self.words, *moved], key=lambda word: word.box[0]))
+
+
+def _blocks(lines: list[Box]) -> list[int]:
+    steps = [_step(above, below) for above, below in pairwise(lines)]
+    near = [step for step in steps if step is not None and step > 0]
+    usual = median(near) if near else 0.0
+    numbers = [0] if lines else []
+    for step in steps:
+        numbers.append(numbers[-1] + (step is None or step > _WIDER * usual))
+    return numbers
+
+
+def _step(above: Box, below: Box) -> float | None:
+    """From one line down to the next; None where they can't be lines of one paragraph."""
+    height = max(above[3] - above[1], below[3] - below[1])
+    step = below[3] - above[3]
+    beside = above[2] < below[0] or below[2] < above[0]
+    if beside or step > _FARTHEST * height:
+        return None
+    # A superscript's line steps up, by less than a line; a new column by more.
+    return step if step > -height else None
+
+
+def _same_place(a: Box, b: Box) -> bool:
+    across = min(a[2], b[2]) - max(a[0], b[0])
+    down = min(a[3], b[3]) - max(a[1], b[1])
+    if across <= 0 or down <= 0:
+        return False
+    smaller = min((a[2] - a[0]) * (a[3] - a[1]), (b[2] - b[0]) * (b[3] - b[1]))
+    return across * down >= _SHARED * smaller
+
+
+def _lies_in(line: Sequence[Word], regions: Sequence[Box]) -> bool:
+    box = around([word.box for word in line])
+    return any(contains(region, box) for region in regions)
+
+
+def _by_line(words: Iterable[Word]) -> list[list[Word]]:
+    return [list(line) for _, line in groupby(words, key=lambda word: word.line)]
+
+
+def _parted(words: Sequence[Word]) -> list[list[list[Word]]]:
+    return [_by_line(block) for _, block in groupby(words, key=lambda word: word.block)]
+
+
+def _grouped(lines: list[_Line]) -> list[list[list[Word]]]:
+    return [[list(line.words) for line in block] for _, block in groupby(lines, key=lambda line: line.words[0].block)]
+
+
+def _place(box: Box, blocks: list[list[list[Word]]]) -> int:
+    """Before which of the blocks the box comes: after the last one above it, in its column if there is any."""
+    boxes = [around([word.box for line in block for word in line]) for block in blocks]
+    middle = (box[1] + box[3]) / 2
+    above = [index for index, other in enumerate(boxes) if (other[1] + other[3]) / 2 <= middle]
+    same = [index for index in above if boxes[index][0] < box[2] and boxes[index][2] > box[0]]
+    if same:
+        return max(same) + 1
+    below = [index for index in range(len(boxes)) if index not in above]
+    return min(below) if below else len(boxes)
+
+
+def _numbered(blocks: list[list[list[Word]]]) -> Iterable[Word]:
+    number = 0
+    for block, lines in enumerate(blocks):
+        for line in lines:
+            yield from (replace(word, line=number, block=block) for word in line)
+            number += 1

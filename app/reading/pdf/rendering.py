@@ -1,0 +1,99 @@
+"""Pictures of a page, or of a part of it."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pypdfium2
+from PIL import Image
+
+from app.reading.geometry import Box
+
+Pixels = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    pixels: Pixels
+    """Rows of grey levels, or of blue, green and red."""
+    corner: tuple[float, float]
+    """Where on the page its top left pixel lies, in points."""
+    scale: float
+    """Pixels for a point."""
+
+    @property
+    def image(self) -> Image.Image:
+        """Of grey levels."""
+        return Image.fromarray(self.pixels)
+
+    def spot(self, box: Box) -> tuple[slice, slice]:
+        """The pixels of a box on the page."""
+        (left, top), scale = self.corner, self.scale
+        x0, x1 = int((box[0] - left) * scale), int((box[2] - left) * scale) + 1
+        y0, y1 = int((box[1] - top) * scale), int((box[3] - top) * scale) + 1
+        return slice(max(y0, 0), max(y1, 0)), slice(max(x0, 0), max(x1, 0))
+
+    def without(self, boxes: Iterable[Box]) -> "Picture":
+        """The same with these boxes painted in the colour of the ground, which is what most pixels have."""
+        pixels = self.pixels.copy()
+        ground = np.median(pixels)
+        for x0, y0, x1, y1 in boxes:
+            pixels[self.spot((x0 - 1, y0 - 1, x1 + 1, y1 + 1))] = ground
+        return replace(self, pixels=pixels)
+
+
+def rendered(page: pypdfium2.PdfPage, *, scale: float, box: Box | None = None, colour: bool = False) -> Picture:
+    """The page, or what of `box` lies on it; at least a pixel either way."""
+    width, height = math.ceil(page.get_width() * scale), math.ceil(page.get_height() * scale)
+    x0, y0, x1, y1 = (0, 0, width, height) if box is None else (math.floor(edge * scale) for edge in box)
+    x0, y0 = min(max(x0, 0), max(width - 1, 0)), min(max(y0, 0), max(height - 1, 0))
+    x1, y1 = min(max(x1 + 1, x0 + 1), width), min(max(y1 + 1, y0 + 1), height)
+    # Cut in whole pixels: it rounds up what it is told to cut off.
+    crop = (x0 / scale, (height - y1) / scale, (width - x1) / scale, y0 / scale)
+    bitmap = page.render(scale=scale, crop=crop, grayscale=not colour, limit_image_cache=True)
+    try:
+        # A copy: the bitmap's memory is PDFium's and goes with it.
+        pixels = bitmap.to_numpy().copy()
+    finally:
+        bitmap.close()
+    grey = pixels if colour else pixels.reshape(pixels.shape[:2])
+    return Picture(pixels=grey, corner=(x0 / scale, y0 / scale), scale=scale)
+
+
+_MOST_PIXELS = 24_000_000
+"""A4 at 4,000 pixels across has 22.6 million; a page that is so long that it would have more is shown smaller."""
+_LONGEST = 32_000
+"""Pixels of a side; browsers show no longer image."""
+
+
+def page_image(page: pypdfium2.PdfPage, *, width: int) -> Image.Image:
+    across, down = (max(side, 0.01) for side in page.get_size())
+    wanted = _fitted(across, down, width=width)
+    # PDFium rounds up: a hair's breadth less, and the width is the one that was asked for.
+    shown = rendered(page, scale=(wanted - 1e-3) / across, colour=True)
+    return _lean(Image.fromarray(np.ascontiguousarray(shown.pixels[..., ::-1])))
+
+
+def resized(image: Image.Image, *, ratio: float, width: int) -> Image.Image:
+    """`ratio`: of the page's height to its width, which pixels that are not square make another than the image's."""
+    wanted = _fitted(1.0, ratio, width=width)
+    size = (wanted, max(1, round(wanted * ratio)))
+    image = image if image.mode in {"L", "RGB"} else image.convert("L" if image.mode == "1" else "RGB")
+    return _lean(image.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0))
+
+
+def _fitted(across: float, down: float, *, width: int) -> int:
+    by_area = math.sqrt(_MOST_PIXELS * across / down)
+    by_length = _LONGEST * across / down
+    return max(1, math.floor(min(width, by_area, by_length)))
+
+
+def _lean(image: Image.Image) -> Image.Image:
+    """Of a third of the size, where all is grey."""
+    if image.mode == "L":
+        return image
+    image = image.convert("RGB")
+    red, green, blue = (np.asarray(image)[..., channel] for channel in range(3))
+    return image.convert("L") if (red == green).all() and (green == blue).all() else image

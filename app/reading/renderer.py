@@ -1,0 +1,179 @@
+"""Rendering in child processes of its own, which are born when they are needed and end when they have rested."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO
+
+import structlog
+
+from app.domain.errors import DocumentFault, NotFound, Unavailable
+from app.domain.filetypes.types import IMAGES, PDF
+from app.domain.pages import Page
+from app.reading.children import wire
+from app.reading.children.file_session import OUT_OF_CPU
+from app.reading.children.pool import Pool, Seat
+from app.reading.children.process import ChildDied, ChildFailed, ChildProcess
+from app.reading.engines.choose import MEMORY_BYTES
+from app.temp_copies import local_copy
+
+log = structlog.get_logger()
+
+RENDERER_FAILED = "renderer_failed"
+
+RESTED = timedelta(seconds=60)
+"""Without work a child goes after so long: it holds 80 MB, and a fresh one takes half a second."""
+_CPU_PER_SECOND = 2
+"""As with recognition: a second fence, never the first to bite."""
+_MOST_BYTES = 2 << 30
+"""Of one result; a child that was taken over could fill a disk."""
+
+
+class ProcessRenderer:
+    """A Renderer. `timeout` is for one page and for each other step: opening, a batch of texts, writing it out.
+
+    `pdf_cpu` is the CPU time that opening a PDF or drawing a page may take, as with recognition.
+    """
+
+    version = f"{version('pypdfium2')}-{version('pillow')}"
+
+    def __init__(
+        self,
+        *,
+        children: int,
+        memory_bytes: int | None = None,
+        timeout: timedelta = timedelta(seconds=60),
+        pdf_cpu: timedelta = timedelta(seconds=10),
+        max_pages: int = 2000,
+        rested: timedelta = RESTED,
+    ) -> None:
+        self._timeout = timeout
+        self._rested = rested
+        self._rest: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._pool = Pool(
+            size=children,
+            setup={
+                "engine": "tesseract",
+                "memory_bytes": memory_bytes or MEMORY_BYTES,
+                "cpu_seconds": timeout.total_seconds() * _CPU_PER_SECOND,
+                "pdf_cpu_seconds": pdf_cpu.total_seconds(),
+                "max_pages": max_pages,
+                # It never reads: no model is loaded, and none need be there.
+                "tessdata": "/nonexistent",
+                "dpi": 0,
+                "warm": [],
+            },
+        )
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._rest is not None:
+            self._rest.cancel()
+        await self._pool.close()
+
+    def renders(self, media_type: str) -> bool:
+        return media_type == PDF or media_type in IMAGES
+
+    async def page_image(
+        self, content: AsyncIterator[bytes], *, media_type: str, number: int, width: int, into: IO[bytes]
+    ) -> None:
+        async with self._opened(content, media_type=media_type) as desk:
+            await desk.ask({"do": "page_image", "number": number, "width": width}, into=into)
+
+    async def searchable(
+        self,
+        content: AsyncIterator[bytes],
+        *,
+        media_type: str,
+        pages: AsyncIterator[Sequence[Page]],
+        into: IO[bytes],
+    ) -> None:
+        async with self._opened(content, media_type=media_type) as desk:
+            await desk.ask({"do": "copy"})
+            async for some in pages:
+                await desk.ask({"do": "lay", "pages": [wire.packed(page) for page in some]})
+            await desk.ask({"do": "save"}, into=into)
+
+    @asynccontextmanager
+    async def _opened(self, content: AsyncIterator[bytes], *, media_type: str) -> AsyncIterator["_Desk"]:
+        self._stay()
+        try:
+            async with local_copy(content) as path, self._pool.seat() as seat:
+                desk = _Desk(await _child_of(seat), timeout=self._timeout)
+                await desk.open(path, media_type=media_type)
+                yield desk
+        except DocumentFault as fault:
+            if self._closed:
+                # The child was ended by us, not by the file.
+                raise Unavailable("rendering has stopped here: try again") from fault
+            raise
+        finally:
+            self._rest_later()
+
+    def _stay(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+
+    def _rest_later(self) -> None:
+        self._stay()
+        if self._closed:
+            return
+        self._rest = asyncio.get_running_loop().call_later(self._rested.total_seconds(), self._pool.dismiss_idle)
+
+
+class _Desk:
+    """One file in front of one child, once: who asked may ask again."""
+
+    def __init__(self, child: ChildProcess, *, timeout: timedelta) -> None:
+        self._child = child
+        self._timeout = timeout
+
+    async def open(self, path: Path, *, media_type: str) -> None:
+        self._child.files += 1
+        await self.ask({"do": "open", "path": str(path), "media_type": media_type, "language": ""})
+
+    async def ask(self, request: wire.Message, *, into: IO[bytes] | None = None) -> None:
+        try:
+            take = _bounded(into) if into else None
+            answer = await self._child.ask(request, within=self._timeout, take=take)
+        except TimeoutError as error:
+            limit = f"{self._timeout.total_seconds():g} s"
+            raise DocumentFault("timeout", f"It took over {limit}: simplify or split the document.") from error
+        except ChildDied as death:
+            log.warning(RENDERER_FAILED, how=death.how, on=request["do"])
+            if death.how == OUT_OF_CPU:
+                raise DocumentFault("timeout", "It takes too much computing: simplify or split it.") from death
+            raise DocumentFault("corrupt", f"It ended the renderer ({death.how}): save the document anew.") from death
+        except ChildFailed as failure:
+            # Ours to mend, but nothing that another try would.
+            log.exception(RENDERER_FAILED, on=request["do"])
+            raise DocumentFault("corrupt", "The document can't be rendered: save it anew.") from failure
+        if answer.get("fault") == "no_such_page":
+            raise NotFound("there is no such page")
+        if "fault" in answer:
+            raise DocumentFault(answer["fault"], answer["message"])
+
+
+async def _child_of(seat: Seat) -> ChildProcess:
+    try:
+        return await seat.child()
+    except (RuntimeError, ConnectionResetError) as error:
+        log.exception(RENDERER_FAILED, on="start")
+        raise Unavailable("no renderer could be started: try again") from error
+
+
+def _bounded(into: IO[bytes]) -> Callable[[bytes], None]:
+    left = _MOST_BYTES
+
+    def take(chunk: bytes) -> None:
+        nonlocal left
+        left -= len(chunk)
+        if left < 0:
+            raise DocumentFault("too_large", "The result would be too large: split the document.")
+        into.write(chunk)
+
+    return take

@@ -1,0 +1,95 @@
+"""Opening streams of events: from where on, of what, and how many."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from app.domain.changes import Position, Window
+from app.domain.errors import NotFound, TooMany, Unavailable
+from app.domain.ids import JobId, TenantId
+from app.ports.database import Database
+from app.services.events.stream import MayGoOn, Stream
+from app.services.events.watcher import Watching
+
+READY_WITHIN = 10.0
+"""Seconds for the watcher's first look."""
+
+COME_BACK = timedelta(seconds=30)
+"""What one is told who has as many streams as there may be: they are long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    database: Database
+    watching: Watching
+    stopping: asyncio.Event
+    most: int
+    """Streams that a tenant may have at a time, of this process."""
+    _open: Counter[TenantId] = field(default_factory=Counter)
+
+    @property
+    def open_streams(self) -> int:
+        return self._open.total()
+
+    @asynccontextmanager
+    async def open(
+        self, tenant_id: TenantId, *, job_id: JobId | None, last: str | None, may_go_on: MayGoOn
+    ) -> AsyncIterator[Stream | None]:
+        """`last`: up to where the reader has seen. None: it has seen the job's end, and there is nothing to come.
+
+        Raises NotFound for a job that is not there, TooMany, Unavailable.
+        """
+        with self._seat(tenant_id):
+            since = await self._known(tenant_id, last)
+            if job_id is not None and await self._has_seen_the_end(tenant_id, job_id, since):
+                yield None
+                return
+            async with self.watching.follow(tenant_id, job_id, progress=True) as follower:
+                if await follower.ready(at_most=READY_WITHIN, stopping=self.stopping) is None:
+                    raise Unavailable("the service is stopping, or the database is slow: try again")
+                yield Stream(
+                    database=self.database,
+                    tenant_id=tenant_id,
+                    job_id=job_id,
+                    since=since,
+                    follower=follower,
+                    stopping=self.stopping,
+                    may_go_on=may_go_on,
+                )
+
+    @contextmanager
+    def _seat(self, tenant_id: TenantId) -> Iterator[None]:
+        if self._open[tenant_id] >= self.most:
+            raise TooMany(
+                f"there are {self.most} event streams open, the limit here: one of the tenant serves all its jobs",
+                retry_after=COME_BACK,
+            )
+        self._open[tenant_id] += 1
+        try:
+            yield
+        finally:
+            self._open[tenant_id] -= 1
+            if not self._open[tenant_id]:
+                del self._open[tenant_id]
+
+    async def _known(self, tenant_id: TenantId, last: str | None) -> Position | None:
+        """None for nonsense too: a reader that can't help sending it must not die of it."""
+        if not last:
+            return None
+        position = Position(last)
+        async with self.database.begin(tenant_id) as tx:
+            known = await tx.changes.within(Window(since=position), of=(), limit=1)
+        return position if known else None
+
+    async def _has_seen_the_end(self, tenant_id: TenantId, job_id: JobId, since: Position | None) -> bool:
+        async with self.database.begin(tenant_id) as tx:
+            job = await tx.jobs.get(job_id)
+            if job is None:
+                raise NotFound("there is no such job")
+            if since is None or not job.state.terminal:
+                return False
+            unseen = await tx.changes.within(Window(since=since), of=[job_id], limit=1)
+        return unseen is not None and not unseen.jobs

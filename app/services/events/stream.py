@@ -1,0 +1,166 @@
+"""One stream of events: what its reader has missed, or else what stands; then what becomes of it.
+
+It outlives the database's absence. It ends when the service stops, when its reader may read no longer, and, of one job,
+when that has ended or is gone.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
+from typing import TypeVar
+
+from app.domain.changes import Event, News, Position, PositionEvent, ProgressEvent, Standing, StateEvent, Window
+from app.domain.errors import Unavailable
+from app.domain.ids import JobId, TenantId
+from app.domain.jobs import Job
+from app.ports.database import Database, Tx
+from app.services.events.follower import Follower, Heard, first_of
+from app.services.events.watcher import PAGE
+
+T = TypeVar("T")
+
+ASK_AGAIN = 30.0
+"""Seconds between looks whether the reader may still read."""
+
+AWAY = 1.0
+"""Seconds between tries to read for a stream while the database is away."""
+
+MayGoOn = Callable[[], Awaitable[bool]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Stream:
+    database: Database
+    tenant_id: TenantId
+    job_id: JobId | None
+    since: Position | None
+    follower: Follower
+    stopping: asyncio.Event
+    may_go_on: MayGoOn
+    _asked_at: float = field(default_factory=monotonic)
+    _over: bool = False
+
+    async def events(self) -> AsyncIterator[Event]:
+        try:
+            async for event in self._until_over():
+                yield event
+        except Unavailable:  # while the service stops: until then it is waited for
+            return
+
+    async def _until_over(self) -> AsyncIterator[Event]:
+        upto = await self.follower.ready(at_most=0, stopping=self.stopping)
+        assert upto is not None
+        async for event in self._catch_up(self.since, upto):
+            yield event
+        while not self._over and not self.stopping.is_set():
+            heard = await self.follower.listen(at_most=self._until_asked, stopping=self.stopping)
+            if not await self._may_still_read():
+                return
+            if heard is not None:
+                async for event in self._of(heard):
+                    yield event
+
+    async def _of(self, heard: Heard) -> AsyncIterator[Event]:
+        if heard.missed or heard.since is None:
+            async for event in self._catch_up(heard.since, heard.upto):
+                yield event
+        elif heard.jobs:
+            async for event in self._told(_each(heard.jobs), upto=heard.upto):
+                yield event
+        if heard.look and not self._over:
+            async for event in self._told(self._ended_unseen(), upto=heard.upto):
+                yield event
+        for job_id, progress in heard.progress.items():
+            yield ProgressEvent(job_id=job_id, progress=progress)
+
+    async def _catch_up(self, since: Position | None, upto: Position) -> AsyncIterator[Event]:
+        """What is new in between, or else what stands; page by page, whatever it amounts to."""
+        jobs = self._standing(upto) if since is None else self._missed(Window(since=since, upto=upto))
+        async for event in self._told(jobs, upto=upto):
+            yield event
+
+    async def _told(self, jobs: AsyncIterator[Job], *, upto: Position) -> AsyncIterator[Event]:
+        """A batch: its last event, or where there is none an event of its own, says where to go on from."""
+        last: Job | None = None
+        async for job in jobs:
+            if last is not None:
+                yield StateEvent(job=last)
+            last = job
+        if last is None:
+            yield PositionEvent(position=upto)
+            return
+        self._over = self.job_id is not None and last.state.terminal
+        yield StateEvent(job=last, position=upto)
+
+    async def _missed(self, window: Window) -> AsyncIterator[Job]:
+        rest: Window | None = window
+        while rest is not None:
+            news = await self._patiently(partial(_within, window=rest, of=self._ids))
+            for job in news.jobs if news else ():
+                yield job
+            rest = news.rest if news else None
+
+    async def _standing(self, upto: Position) -> AsyncIterator[Job]:
+        page = await self._patiently(partial(_standing, upto=upto, of=self._ids))
+        while True:
+            for job in page.jobs:
+                yield job
+            if page.rest is None:
+                return
+            page = await self._patiently(partial(_standing, upto=upto, of=self._ids, after=page.rest))
+
+    async def _ended_unseen(self) -> AsyncIterator[Job]:
+        """The job is gone, or has come to an end that was noted by nobody."""
+        assert self.job_id is not None
+        job = await self._patiently(partial(_job, job_id=self.job_id))
+        self._over = True
+        if job is not None:
+            yield job
+
+    async def _patiently(self, read: Callable[[Tx], Awaitable[T]]) -> T:
+        """In a transaction of its own, when there can be one. Raises Unavailable where the service stops first."""
+        while True:
+            try:
+                async with self.database.begin(self.tenant_id) as tx:
+                    return await read(tx)
+            except Unavailable:
+                await first_of(self.stopping.wait(), at_most=AWAY)
+                if self.stopping.is_set():
+                    raise
+
+    async def _may_still_read(self) -> bool:
+        if self._until_asked > 0:
+            return True
+        try:
+            may = await self.may_go_on()
+        except Unavailable:
+            return True
+        self._asked_at = monotonic()
+        return may
+
+    @property
+    def _until_asked(self) -> float:
+        return self._asked_at + ASK_AGAIN - monotonic()
+
+    @property
+    def _ids(self) -> Sequence[JobId] | None:
+        return None if self.job_id is None else [self.job_id]
+
+
+async def _each(jobs: Sequence[Job]) -> AsyncIterator[Job]:
+    for job in jobs:
+        yield job
+
+
+async def _within(tx: Tx, *, window: Window, of: Sequence[JobId] | None) -> News | None:
+    return await tx.changes.within(window, of=of, limit=PAGE)
+
+
+async def _standing(tx: Tx, *, upto: Position, of: Sequence[JobId] | None, after: JobId | None = None) -> Standing:
+    return await tx.changes.standing(upto=upto, of=of, after=after, limit=PAGE)
+
+
+async def _job(tx: Tx, *, job_id: JobId) -> Job | None:
+    return await tx.jobs.get(job_id)

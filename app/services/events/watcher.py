@@ -1,0 +1,222 @@
+"""One watcher for each tenant that somebody follows: all streams and all long polls share its looks at the database.
+
+Nobody follows, nobody looks. A connection is held for the length of a look, and for no longer.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import structlog
+
+from app.domain.changes import Position, Window
+from app.domain.errors import Unavailable
+from app.domain.ids import JobId, TenantId
+from app.domain.jobs import Job, Progress
+from app.ports.database import Database
+from app.ports.jobs import Changes
+from app.services.events.follower import Follower
+
+log = structlog.get_logger()
+
+SHORTEST_PAUSE = 0.05
+LONGEST_PAUSE = 1.0
+"""Seconds between looks: short after news and for who has just come, growing while nothing happens."""
+
+SLOWER_BY = 1.5
+
+PROGRESS_EVERY = 1.0
+"""Seconds; a worker's heart tells it no more often."""
+
+CHECK_EVERY = 5.0
+"""Seconds between looks at the followed jobs themselves: for what no change tells, such as a deletion."""
+
+LOOKS_AT_ONCE = 2
+"""Of all watchers together: requests have the rest of the pool."""
+
+PAGE = 100
+
+
+class Watching:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._watchers: dict[TenantId, Watcher] = {}
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+    @asynccontextmanager
+    async def follow(
+        self, tenant_id: TenantId, job_id: JobId | None = None, *, progress: bool = False
+    ) -> AsyncIterator[Follower]:
+        """Who is told of changes, from when it is `ready` until the context is left."""
+        follower = Follower(job_id, progress=progress)
+        watcher = self._watchers.get(tenant_id)
+        if watcher is None:
+            watcher = Watcher(self._database, tenant_id, looks=self._looks, over=self._over)
+            self._watchers[tenant_id] = watcher
+            watcher.start()
+        watcher.add(follower)
+        try:
+            yield follower
+        finally:
+            watcher.remove(follower)
+
+    def hurry(self, tenant_id: TenantId) -> None:
+        """Something of this tenant has just changed, as this process knows: no need to wait for the next look."""
+        if watcher := self._watchers.get(tenant_id):
+            watcher.hurry()
+
+    async def close(self) -> None:
+        for watcher in list(self._watchers.values()):
+            await watcher.stop()
+
+    def _over(self, watcher: "Watcher") -> None:
+        del self._watchers[watcher.tenant_id]
+
+
+class Watcher:
+    def __init__(
+        self, database: Database, tenant_id: TenantId, *, looks: asyncio.Semaphore, over: "Callable[[Watcher], None]"
+    ) -> None:
+        self.tenant_id = tenant_id
+        self._database = database
+        self._looks = looks
+        self._over = over
+        self._joining: set[Follower] = set()
+        self._followers: set[Follower] = set()
+        self._position: Position | None = None
+        self._progress: Mapping[JobId, Progress] = {}
+        self._progress_at = 0.0
+        self._checked_at = time.monotonic()
+        self._pause = SHORTEST_PAUSE
+        self._hurry = asyncio.Event()
+        self._away = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._watch(), name=f"watcher of {self.tenant_id}")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def add(self, follower: Follower) -> None:
+        self._joining.add(follower)
+        self.hurry()
+
+    def remove(self, follower: Follower) -> None:
+        self._joining.discard(follower)
+        self._followers.discard(follower)
+        if not self._is_followed():
+            self._hurry.set()
+
+    def hurry(self) -> None:
+        self._pause = SHORTEST_PAUSE
+        self._hurry.set()
+
+    def _is_followed(self) -> bool:
+        return bool(self._joining or self._followers)
+
+    async def _watch(self) -> None:
+        # Whoever comes while the last look of a watcher that nobody followed is under way, keeps it going.
+        try:
+            while self._is_followed():
+                looked_at = time.monotonic()
+                await self._try_to_look()
+                await self._wait()
+                # However often it is hurried: many who come at once, or a storm of changes, are one look.
+                await asyncio.sleep(max(0, looked_at + SHORTEST_PAUSE - time.monotonic()) if self._is_followed() else 0)
+        finally:
+            self._over(self)
+
+    async def _wait(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pause):
+                await self._hurry.wait()
+        self._hurry.clear()
+
+    async def _try_to_look(self) -> None:
+        joining = set(self._joining)
+        try:
+            async with self._looks, self._database.begin(self.tenant_id) as tx:
+                await self._look(tx.changes, joining)
+        except Exception as error:  # noqa: BLE001 - streams stay open, and go on when it is over
+            self._failed(error, joining)
+        else:
+            self._away = False
+
+    def _failed(self, error: Exception, joining: set[Follower]) -> None:
+        self._pause = LONGEST_PAUSE
+        for follower in joining:
+            self._joining.discard(follower)
+            follower.refuse(error)
+        if not self._away:
+            self._away = True
+            log.warning("watcher_waits", reason=str(error), exc_info=None if isinstance(error, Unavailable) else error)
+
+    async def _look(self, changes: Changes, joining: set[Follower]) -> None:
+        news = await self._look_for_news(changes)
+        position = self._position or self._begin_anew(await changes.now())
+        await self._look_at_progress(changes)
+        await self._look_at_jobs(changes)
+        for follower in joining & self._joining:
+            follower.join(position)
+            self._joining.discard(follower)
+            self._followers.add(follower)
+        self._pause = SHORTEST_PAUSE if news or joining else min(self._pause * SLOWER_BY, LONGEST_PAUSE)
+
+    async def _look_for_news(self, changes: Changes) -> bool:
+        window = Window(since=self._position) if self._position is not None else None
+        of, found = _jobs_of(self._followers), False
+        while window is not None:
+            news = await changes.within(window, of=of, limit=PAGE)
+            if news is None:
+                # Another server has taken over, and has not come as far.
+                self._position = None
+                break
+            found = found or bool(news.jobs)
+            self._tell(news.jobs)
+            window, self._position = news.rest, self._position if news.rest else news.upto
+        if self._position is not None:
+            for follower in self._followers:
+                follower.reach(self._position)
+        return found
+
+    def _begin_anew(self, position: Position) -> Position:
+        self._position = position
+        for follower in self._followers:
+            follower.begin_anew(position)
+        return position
+
+    async def _look_at_progress(self, changes: Changes) -> None:
+        wanting = [follower for follower in self._followers if follower.wants_progress]
+        if not wanting or time.monotonic() - self._progress_at < PROGRESS_EVERY:
+            return
+        reached = await changes.running(of=_jobs_of(wanting))
+        self._progress_at = time.monotonic()
+        new = {job_id: progress for job_id, progress in reached.items() if progress != self._progress.get(job_id)}
+        self._progress = reached
+        for follower in wanting:
+            follower.tell_progress(new)
+
+    async def _look_at_jobs(self, changes: Changes) -> None:
+        of_one = [follower for follower in self._followers if follower.job_id is not None]
+        if not of_one or time.monotonic() - self._checked_at < CHECK_EVERY:
+            return
+        states = await changes.states({follower.job_id for follower in of_one if follower.job_id is not None})
+        self._checked_at = time.monotonic()
+        for follower in of_one:
+            state = states.get(follower.job_id) if follower.job_id is not None else None
+            if state is None or state.terminal:
+                follower.look()
+
+    def _tell(self, jobs: Sequence[Job]) -> None:
+        for follower in self._followers:
+            follower.tell(jobs)
+
+
+def _jobs_of(followers: Iterable[Follower]) -> set[JobId] | None:
+    """None: all of the tenant."""
+    ids = {follower.job_id for follower in followers}
+    return None if None in ids else {job_id for job_id in ids if job_id is not None}

@@ -1,0 +1,45 @@
+"""Upkeep: what no request waits for. Documents of before there was a search are indexed, days that are over folded.
+
+Every worker does it, none leads: what two do at once is done once.
+"""
+
+from dataclasses import dataclass
+
+import structlog
+
+from app.domain.errors import DairaError, Unavailable
+from app.domain.ids import TenantId
+from app.ports.leases import Sweeps
+from app.services.search import Search
+from app.services.tenants import each_tenant
+from app.services.usage import Usage
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    sweeps: Sweeps
+    search: Search
+    usage: Usage
+
+    async def keep_up(self) -> None:
+        """One pass over the registry. A tenant that fails keeps no other from its turn.
+
+        Raises Unavailable at the end where any did.
+        """
+        failed = 0
+        async for tenant_id in each_tenant(self.sweeps):
+            failed += not await self._keep_up(tenant_id)
+        if failed:
+            raise Unavailable(f"{failed} tenants could not be kept up; the log says why (upkeep_failed)")
+
+    async def _keep_up(self, tenant_id: TenantId) -> bool:
+        try:
+            indexed, folded = await self.search.catch_up(tenant_id), await self.usage.fold(tenant_id)
+        except DairaError as error:
+            log.warning("upkeep_failed", tenant_id=tenant_id, reason=str(error))
+            return False
+        if indexed or folded:
+            log.info("tenant_kept_up", tenant_id=tenant_id, indexed=indexed, folded=folded)
+        return True

@@ -1,0 +1,160 @@
+"""A page of a listing, and the cursor to the next one: good for the same listing, filters and tenant, and no others.
+
+Bound by a plain digest and not by a secret: a cursor opens nothing. Whoever makes one up pages through what is theirs
+to list anyway, for the tenant is the key's; what the digest keeps out is mistakes. See docs/decisions/0034.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Query, Request, Response
+
+from app.domain.documents import Cursor
+from app.domain.errors import Invalid
+from app.domain.ids import DocumentId, JobId, TenantId, WebhookId
+from app.domain.search import Place
+from app.web.callers import Reader
+from app.web.schemas import in_utc
+
+FREE = {"cursor", "limit"}
+"""What may differ from page to page."""
+
+BYTES = 12
+"""Of the digest: for mistakes one in 2**96 will do."""
+
+
+class Listing:
+    def __init__(self, request: Request, response: Response, *, tenant_id: TenantId, cursor: str | None) -> None:
+        self._request = request
+        self._response = response
+        filters = sorted((name, value) for name, value in request.query_params.multi_items() if name not in FREE)
+        self._tenant_id, self._path, self._filters = tenant_id, request.url.path, filters
+        self.cursor = None if cursor is None else self._opened(cursor)
+        """The place where the last page ended, as `cursors` packs it."""
+
+    def next(self, place: str | None) -> str | None:
+        """The cursor to what comes after that place; it stands in the answer's `Link` as well."""
+        if place is None:
+            return None
+        cursor = f"{place}.{self._bound(place)}"
+        url = self._request.url.include_query_params(cursor=cursor)
+        self._response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+        return cursor
+
+    def _opened(self, cursor: str) -> str:
+        place, _, bound = cursor.rpartition(".")
+        if bound != self._bound(place):
+            raise Invalid(
+                "the cursor is not one that this listing gave with these filters: start again without cursor",
+                pointer="/cursor",
+            )
+        return place
+
+    def _bound(self, place: str) -> str:
+        return binding(place, self._tenant_id, self._path, self._filters)
+
+
+def binding(place: str, tenant_id: TenantId, path: str, filters: list[tuple[str, str]]) -> str:
+    digest = hashlib.sha256(json.dumps([place, tenant_id, path, filters]).encode()).digest()
+    return base64.urlsafe_b64encode(digest[:BYTES]).decode()
+
+
+async def _listing(
+    request: Request,
+    response: Response,
+    tenant_id: Reader,
+    cursor: Annotated[
+        str | None, Query(description="The last page's `next_cursor`, with the same filters as there.")
+    ] = None,
+) -> Listing:
+    return Listing(request, response, tenant_id=tenant_id, cursor=cursor)
+
+
+TheListing = Annotated[Listing, Depends(_listing)]
+
+
+SMALL = re.compile(r"[0-9]{1,9}")
+"""A number that every store can hold."""
+
+
+def of_document(created_at: datetime, document_id: DocumentId) -> str:
+    return _pack([created_at.isoformat(), str(document_id)])
+
+
+def document(cursor: str | None) -> Cursor | None:
+    if cursor is None:
+        return None
+    try:
+        created_at, document_id = _unpack(cursor)
+        moment = datetime.fromisoformat(created_at)
+        if moment.tzinfo is None:
+            raise _refused()
+        return Cursor(created_at=in_utc(moment), id=DocumentId(UUID(document_id)))
+    except (ValueError, TypeError, AttributeError):
+        raise _refused() from None
+
+
+def of_job(job_id: JobId) -> str:
+    return _pack([str(job_id)])
+
+
+def job(cursor: str | None) -> JobId | None:
+    return None if cursor is None else JobId(_id(cursor))
+
+
+def of_webhook(webhook_id: WebhookId) -> str:
+    return _pack([str(webhook_id)])
+
+
+def webhook(cursor: str | None) -> WebhookId | None:
+    return None if cursor is None else WebhookId(_id(cursor))
+
+
+def _id(cursor: str) -> UUID:
+    try:
+        (one,) = _unpack(cursor)
+        return UUID(one)
+    except (ValueError, TypeError, AttributeError):
+        raise _refused() from None
+
+
+def of_hit(place: Place) -> str:
+    return _pack([str(place.rank), str(place.document_id), str(place.page)])
+
+
+def hit(cursor: str | None) -> Place | None:
+    if cursor is None:
+        return None
+    try:
+        rank, document_id, page = _unpack(cursor)
+        return Place(rank=_number(rank), document_id=DocumentId(UUID(document_id)), page=_number(page))
+    except (ValueError, TypeError, AttributeError):
+        raise _refused() from None
+
+
+def _number(text: str) -> int:
+    if not SMALL.fullmatch(text):
+        raise _refused()
+    return int(text)
+
+
+def _pack(parts: list[str]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).rstrip(b"=").decode()
+
+
+def _unpack(cursor: str) -> list[str]:
+    try:
+        parts: list[str] = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (binascii.Error, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError from error
+    return parts
+
+
+def _refused() -> Invalid:
+    return Invalid("the cursor is not one that this listing gave", pointer="/cursor")

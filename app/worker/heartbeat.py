@@ -1,0 +1,175 @@
+"""Heartbeats on their own thread, loop and connection, so that no handler can hold them up; the last thing to stop.
+
+A beat that fails says nothing: the lease may hold or not, until the local deadline, counted from when the last
+accepted beat was sent. Then the handler is stopped here, before anybody else can have claimed the job.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from datetime import timedelta
+
+import structlog
+
+from app.domain.errors import Unavailable
+from app.domain.jobs import Progress
+from app.domain.leases import Beat, Lease, Pulse
+from app.ports.leases import Leases
+from app.services.execution import Interruption
+
+
+class JobHold:
+    """Shared by the handler's loop and the heart's thread."""
+
+    def __init__(self, lease: Lease, *, claimed_at: float, length: timedelta) -> None:
+        """`claimed_at` (monotonic) is when the claim was sent, so that the local deadline is never the later one."""
+        self.lease = lease
+        self._loop = asyncio.get_running_loop()
+        self._length = length.total_seconds()
+        self._lock = threading.Lock()
+        self._renewed_at = claimed_at
+        self._progress: Progress | None = None
+        self._told: Progress | None = None
+        self._interruption: Interruption | None = None
+        self._work: asyncio.Task[object] | None = None
+
+    @property
+    def interruption(self) -> Interruption | None:
+        return self._interruption
+
+    @property
+    def progress(self) -> Progress | None:
+        return self._progress
+
+    def report(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def watch(self, work: asyncio.Task[object]) -> None:
+        with self._lock:
+            self._work = work
+            stop = self._interruption is not None
+        if stop:
+            work.cancel()
+
+    def interrupt(self, why: Interruption) -> None:
+        """From any thread. The first reason stands, but a lost lease overrides: then nothing may be written."""
+        with self._lock:
+            if self._interruption is None or why is Interruption.LEASE_LOST:
+                self._interruption = why
+            work = self._work
+        if work is not None:
+            self._loop.call_soon_threadsafe(work.cancel)
+
+    def pulse(self, *, now: float) -> Pulse | None:
+        """Due at a third of the lease, or when there is progress to tell."""
+        progress = self._progress
+        told = progress if progress != self._told else None
+        if told is None and now - self._renewed_at < self._length / 3:
+            return None
+        return Pulse(lease=self.lease, progress=told)
+
+    def renewed(self, pulse: Pulse, *, sent_at: float) -> None:
+        self._renewed_at = sent_at
+        self._told = pulse.progress or self._told
+
+    def left(self, *, now: float) -> float:
+        """Seconds until the local deadline; negative when it has passed."""
+        return self._renewed_at + self._length - now
+
+
+def monotonic() -> float:
+    """Seconds; local, for leases are measured by the database and only bounded here."""
+    return time.monotonic()
+
+
+log = structlog.get_logger()
+
+TICK = 1.0
+"""Seconds: how soon progress is told and a passed deadline noticed."""
+
+OpenLeases = Callable[[], AbstractAsyncContextManager[Leases]]
+
+
+class Heart:
+    def __init__(self, open_leases: OpenLeases, *, lease: timedelta) -> None:
+        """`open_leases` is entered on the heart's own thread: a connection belongs to one loop."""
+        self._open_leases = open_leases
+        self._length = lease
+        self._holds: set[JobHold] = set()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._beat()), name="heart", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        await asyncio.to_thread(self._thread.join)
+
+    @contextmanager
+    def hold(self, lease: Lease, *, claimed_at: float) -> Iterator[JobHold]:
+        """Beat for this lease for as long as the context lasts."""
+        hold = JobHold(lease, claimed_at=claimed_at, length=self._length)
+        self._holds.add(hold)
+        try:
+            yield hold
+        finally:
+            self._holds.remove(hold)
+
+    def interrupt_all(self, why: Interruption) -> None:
+        for hold in self._holds.copy():
+            hold.interrupt(why)
+
+    async def _beat(self) -> None:
+        async with self._open_leases() as leases:
+            while not self._stopping.is_set():
+                await self._tick(leases)
+                await asyncio.sleep(TICK)
+
+    async def _tick(self, leases: Leases) -> None:
+        now = monotonic()
+        # Copied in one step, for attempts begin and end on the other thread.
+        holds = {hold.lease: hold for hold in self._holds.copy() if not _is_over(hold, now=now)}
+        pulses = [pulse for hold in holds.values() if (pulse := hold.pulse(now=now))]
+        if not pulses:
+            return
+        try:
+            # Never past a deadline: they are looked at between beats.
+            nearest = min(hold.left(now=now) for hold in holds.values())
+            async with asyncio.timeout(min(nearest, self._length.total_seconds() / 6)):
+                beats = await leases.beat(pulses, lease=self._length)
+        except (Unavailable, TimeoutError) as error:
+            log.warning("beat_failed", leases=len(pulses), reason=str(error) or "timed out")
+            return
+        except Exception:  # the heart must go on: without it every lease of this worker runs out
+            log.exception("beat_failed", leases=len(pulses))
+            return
+        _answer(beats, holds=holds, pulses={pulse.lease: pulse for pulse in pulses}, sent_at=now)
+
+
+def _is_over(hold: JobHold, *, now: float) -> bool:
+    """Past its local deadline: somebody else may claim the job from now on."""
+    over = hold.left(now=now) <= 0
+    if over:
+        hold.interrupt(Interruption.LEASE_LOST)
+    return over
+
+
+def _answer(beats: list[Beat], *, holds: dict[Lease, JobHold], pulses: dict[Lease, Pulse], sent_at: float) -> None:
+    for beat in beats:
+        hold = holds[beat.lease]
+        if not beat.held:
+            hold.interrupt(Interruption.LEASE_LOST)
+            continue
+        hold.renewed(pulses[beat.lease], sent_at=sent_at)
+        if beat.cancel_requested:
+            hold.interrupt(Interruption.CANCELLED)
+
+
+@contextlib.asynccontextmanager
+async def shared(leases: Leases) -> AsyncIterator[Leases]:
+    """For a store that any loop may use."""
+    yield leases
