@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from uuid import UUID
 
 from app.adapters.memory.documents import MemoryAnswers, MemoryDocuments, MemoryPages, MemorySearch, MemoryUsage
@@ -134,18 +135,54 @@ class MemoryIdempotencyKeys:
 
 
 class MemoryTx:
+    """An open transaction. Each repository is made when it is first asked for: most transactions use two of them."""
+
     def __init__(self, session: Session) -> None:
-        self.tenant: TenantRow = MemoryTenantRow(session)
-        self.keys: Keys = MemoryKeys(session)
-        self.documents: Documents = MemoryDocuments(session)
-        self.pages: Pages = MemoryPages(session)
-        self.search: Search = MemorySearch(session)
-        self.answers: Answers = MemoryAnswers(session)
-        self.usage: Usage = MemoryUsage(session)
-        self.jobs: Jobs = MemoryJobs(session)
-        self.changes: Changes = MemoryChanges(session)
-        self.webhooks: Webhooks = MemoryWebhooks(session)
-        self.idempotency_keys: IdempotencyKeys = MemoryIdempotencyKeys(session)
+        self._session = session
+
+    @cached_property
+    def tenant(self) -> TenantRow:
+        return MemoryTenantRow(self._session)
+
+    @cached_property
+    def keys(self) -> Keys:
+        return MemoryKeys(self._session)
+
+    @cached_property
+    def documents(self) -> Documents:
+        return MemoryDocuments(self._session)
+
+    @cached_property
+    def pages(self) -> Pages:
+        return MemoryPages(self._session)
+
+    @cached_property
+    def search(self) -> Search:
+        return MemorySearch(self._session)
+
+    @cached_property
+    def answers(self) -> Answers:
+        return MemoryAnswers(self._session)
+
+    @cached_property
+    def usage(self) -> Usage:
+        return MemoryUsage(self._session)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        return MemoryJobs(self._session)
+
+    @cached_property
+    def changes(self) -> Changes:
+        return MemoryChanges(self._session)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        return MemoryWebhooks(self._session)
+
+    @cached_property
+    def idempotency_keys(self) -> IdempotencyKeys:
+        return MemoryIdempotencyKeys(self._session)
 
 
 class MemoryDatabase:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cached_property
 
 import asyncpg
 from sqlalchemy import text
@@ -30,18 +31,54 @@ PRESENTED = "select * from daira.presented_key($1, $2)"
 
 
 class PostgresTx:
+    """An open transaction. Each repository is made when it is first asked for: most transactions use two of them."""
+
     def __init__(self, clamped: Clamped) -> None:
-        self.tenant = PostgresTenant(clamped)
-        self.keys = PostgresKeys(clamped)
-        self.documents = PostgresDocuments(clamped)
-        self.pages = PostgresPages(clamped)
-        self.search = PostgresSearch(clamped)
-        self.answers = PostgresAnswers(clamped)
-        self.usage = PostgresUsage(clamped)
-        self.jobs = PostgresJobs(clamped)
-        self.changes = PostgresChanges(clamped)
-        self.webhooks = PostgresWebhooks(clamped)
-        self.idempotency_keys = PostgresIdempotencyKeys(clamped)
+        self._clamped = clamped
+
+    @cached_property
+    def tenant(self) -> PostgresTenant:
+        return PostgresTenant(self._clamped)
+
+    @cached_property
+    def keys(self) -> PostgresKeys:
+        return PostgresKeys(self._clamped)
+
+    @cached_property
+    def documents(self) -> PostgresDocuments:
+        return PostgresDocuments(self._clamped)
+
+    @cached_property
+    def pages(self) -> PostgresPages:
+        return PostgresPages(self._clamped)
+
+    @cached_property
+    def search(self) -> PostgresSearch:
+        return PostgresSearch(self._clamped)
+
+    @cached_property
+    def answers(self) -> PostgresAnswers:
+        return PostgresAnswers(self._clamped)
+
+    @cached_property
+    def usage(self) -> PostgresUsage:
+        return PostgresUsage(self._clamped)
+
+    @cached_property
+    def jobs(self) -> PostgresJobs:
+        return PostgresJobs(self._clamped)
+
+    @cached_property
+    def changes(self) -> PostgresChanges:
+        return PostgresChanges(self._clamped)
+
+    @cached_property
+    def webhooks(self) -> PostgresWebhooks:
+        return PostgresWebhooks(self._clamped)
+
+    @cached_property
+    def idempotency_keys(self) -> PostgresIdempotencyKeys:
+        return PostgresIdempotencyKeys(self._clamped)
 
 
 class PostgresDatabase:
