@@ -11,12 +11,12 @@ from app.bootstrap import open_runtime
 from app.settings import Role, Settings
 from app.telemetry import Metrics
 from app.web import docs_page, errors
-from app.web.openapi.document import Described, operation_id
+from app.web.openapi.document import DescribedApp, operation_id
 from app.web.openapi.headers import COMPONENTS
 from app.web.openapi.texts import TAGS
-from app.web.request_log import Requests
+from app.web.request_log import RequestLog
 from app.web.routes import account, documents, events, health, jobs, outputs, search, webhooks
-from app.web.slow_clients import Pace
+from app.web.slow_clients import SlowBodyGuard
 from app.wiring import close_spans, open_spans
 
 DESCRIPTION = "Upload a document, get its text. No accepted job is ever lost."
@@ -39,7 +39,7 @@ def create_app(settings: Settings) -> FastAPI:
                 await runtime.worker.stop()
         await close_spans(spans)
 
-    app = Described(
+    app = DescribedApp(
         title="Daira",
         version="0.1.0",
         description=DESCRIPTION,
@@ -82,6 +82,6 @@ def create_app(settings: Settings) -> FastAPI:
             ],
             expose_headers=sorted(COMPONENTS),
         )
-    app.add_middleware(Pace, patience=settings.client_patience_seconds)
-    app.add_middleware(Requests, metrics=metrics, spans=spans)
+    app.add_middleware(SlowBodyGuard, patience=settings.client_patience_seconds)
+    app.add_middleware(RequestLog, metrics=metrics, spans=spans)
     return app

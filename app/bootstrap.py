@@ -19,36 +19,36 @@ from app.handlers.llm.summarize import SummarizeHandler
 from app.handlers.ocr import OcrHandler
 from app.handlers.selftest import SelftestHandler
 from app.handlers.webhook import WebhookHandler
-from app.handlers.webhook_slots import Shares
+from app.handlers.webhook_slots import EndpointSlots
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
 from app.ports.leases import Handler, Sweeps
 from app.ports.llm import Llm
-from app.services.backlog_cache import Looks
-from app.services.documents import Documents
-from app.services.erasure import Erasure
-from app.services.events.open import Events
-from app.services.events.watcher import Watching
+from app.services.backlog_cache import BacklogCache
+from app.services.documents import DocumentService
+from app.services.erasure import TenantEraser
+from app.services.events.open import EventService
+from app.services.events.watcher import ChangePoller
 from app.services.execution import Execution
-from app.services.fair_queue import Turns
-from app.services.jobs import Jobs
-from app.services.limits import Rates
-from app.services.maintenance import Upkeep
-from app.services.outputs import Outputs
-from app.services.purging import Purging
+from app.services.fair_queue import FairSemaphore
+from app.services.jobs import JobService
+from app.services.limits import RateLimiter
+from app.services.maintenance import Maintenance
+from app.services.outputs import OutputService
+from app.services.purging import Purger
 from app.services.renditions import Renditions
-from app.services.ringing import Ringing
-from app.services.search import Search
-from app.services.settling import Settling
-from app.services.sweeping import Sweeping
-from app.services.tenants import Tenants
-from app.services.uploads import Uploads
-from app.services.usage import Usage
-from app.services.webhooks import Webhooks
+from app.services.ringing import Ringer
+from app.services.search import SearchService
+from app.services.settling import SettleBatcher
+from app.services.sweeping import Sweeper
+from app.services.tenants import TenantService
+from app.services.uploads import UploadService
+from app.services.usage import UsageService
+from app.services.webhooks import WebhookService
 from app.settings import Role, Settings
 from app.telemetry import Metrics
 from app.temp_copies import remove_abandoned
-from app.tracing import Spans, Untraced
+from app.tracing import NullSpans, Spans
 from app.wiring import (
     Store,
     open_blobs,
@@ -61,7 +61,7 @@ from app.wiring import (
     open_tokens,
 )
 from app.worker.consumer import Consumer
-from app.worker.heartbeat import Heart
+from app.worker.heartbeat import Heartbeat
 from app.worker.worker import Worker
 
 
@@ -69,22 +69,22 @@ from app.worker.worker import Worker
 class Runtime:
     settings: Settings
     metrics: Metrics
-    tenants: Tenants
-    erasure: Erasure
-    purging: Purging
-    rates: Rates
-    uploads: Uploads
-    documents: Documents
-    outputs: Outputs
+    tenants: TenantService
+    erasure: TenantEraser
+    purging: Purger
+    rates: RateLimiter
+    uploads: UploadService
+    documents: DocumentService
+    outputs: OutputService
     renditions: Renditions
-    jobs: Jobs
-    search: Search
-    events: Events
-    webhooks: Webhooks
-    usage: Usage
-    sweeping: Sweeping
+    jobs: JobService
+    search: SearchService
+    events: EventService
+    webhooks: WebhookService
+    usage: UsageService
+    sweeping: Sweeper
     sweeps: Sweeps
-    looks: Looks
+    looks: BacklogCache
     pings: Mapping[str, Callable[[], Awaitable[object]]]
     """By what they reach; each raises when it can't."""
     stopping: asyncio.Event
@@ -109,21 +109,23 @@ async def open_runtime(
         blobs = await open_blobs(settings, stack)
         recognizer = await open_recognizer(settings, stack)
         llm = llm or open_llm(settings, stack, metrics)
-        ringing = Ringing(doorbells, metrics)
+        ringing = Ringer(doorbells, metrics)
         sender = open_sender(settings, stack)
         remove_abandoned()
         stopping = asyncio.Event()
-        watching = Watching(store.database)
+        watching = ChangePoller(store.database)
         stack.push_async_callback(watching.close)
-        sweeping = Sweeping(sweeps=store.sweeps, ringing=ringing, metrics=metrics)
-        documents = Documents(database=store.database, blobs=blobs)
-        search, usage = Search(database=store.database), Usage(database=store.database)
-        events = Events(database=store.database, watching=watching, stopping=stopping, most=settings.max_event_streams)
-        looks = Looks.at(store.sweeps)
+        sweeping = Sweeper(sweeps=store.sweeps, ringing=ringing, metrics=metrics)
+        documents = DocumentService(database=store.database, blobs=blobs)
+        search, usage = SearchService(database=store.database), UsageService(database=store.database)
+        events = EventService(
+            database=store.database, watching=watching, stopping=stopping, most=settings.max_event_streams
+        )
+        looks = BacklogCache.at(store.sweeps)
         stack.push_async_callback(looks.close)
         metrics.begin(kinds=LANE_OF_KIND, outcomes=AttemptOutcome)
         metrics.event_streams.set_function(lambda: events.open_streams)
-        purging = Purging(
+        purging = Purger(
             database=store.database,
             documents=documents,
             blobs=blobs,
@@ -135,16 +137,16 @@ async def open_runtime(
         yield Runtime(
             settings=settings,
             metrics=metrics,
-            tenants=Tenants(
+            tenants=TenantService(
                 database=store.database,
                 sweeps=store.sweeps,
                 allowance=_allowance(settings),
                 tokens=open_tokens(settings, stack),
             ),
-            erasure=Erasure(database=store.database, blobs=blobs),
+            erasure=TenantEraser(database=store.database, blobs=blobs),
             purging=purging,
-            rates=Rates(),
-            uploads=Uploads(
+            rates=RateLimiter(),
+            uploads=UploadService(
                 database=store.database,
                 blobs=blobs,
                 ringing=ringing,
@@ -152,14 +154,14 @@ async def open_runtime(
                 llm=llm is not None,
             ),
             documents=documents,
-            outputs=Outputs(database=store.database, blobs=blobs),
+            outputs=OutputService(database=store.database, blobs=blobs),
             renditions=Renditions(
                 database=store.database,
                 blobs=blobs,
                 renderer=open_renderer(settings, stack),
-                turns=Turns(at_once=settings.renderers),
+                turns=FairSemaphore(at_once=settings.renderers),
             ),
-            jobs=Jobs(
+            jobs=JobService(
                 database=store.database,
                 ringing=ringing,
                 languages=recognizer.languages,
@@ -169,7 +171,7 @@ async def open_runtime(
             ),
             search=search,
             events=events,
-            webhooks=Webhooks(database=store.database, sender=sender, ringing=ringing),
+            webhooks=WebhookService(database=store.database, sender=sender, ringing=ringing),
             usage=usage,
             stopping=stopping,
             sweeping=sweeping,
@@ -185,9 +187,9 @@ async def open_runtime(
                 ringing=ringing,
                 sweeping=sweeping,
                 purging=purging,
-                upkeep=Upkeep(sweeps=store.sweeps, search=search, usage=usage),
+                upkeep=Maintenance(sweeps=store.sweeps, search=search, usage=usage),
                 metrics=metrics,
-                spans=spans or Untraced(),
+                spans=spans or NullSpans(),
                 hurry=watching.hurry,
                 handlers=handlers
                 or [
@@ -196,7 +198,7 @@ async def open_runtime(
                     WebhookHandler(
                         database=store.database,
                         sender=sender,
-                        shares=Shares(slots=settings.lanes.get(Lane.WEBHOOK, 1)),
+                        shares=EndpointSlots(slots=settings.lanes.get(Lane.WEBHOOK, 1)),
                         disabled=metrics.webhooks_disabled.inc,
                     ),
                     *_asking(settings, store.database, llm),
@@ -232,10 +234,10 @@ def _worker(
     *,
     store: Store,
     doorbells: Mapping[Lane, Doorbell],
-    ringing: Ringing,
-    sweeping: Sweeping,
-    purging: Purging,
-    upkeep: Upkeep,
+    ringing: Ringer,
+    sweeping: Sweeper,
+    purging: Purger,
+    upkeep: Maintenance,
     metrics: Metrics,
     spans: Spans,
     hurry: Callable[[TenantId], object],
@@ -246,7 +248,7 @@ def _worker(
     execution = Execution(
         database=store.database,
         leases=store.leases,
-        settling=Settling(store.leases),
+        settling=SettleBatcher(store.leases),
         handlers={handler.kind: handler for handler in handlers},
         ringing=ringing,
         refill=sweeping.refill,
@@ -256,7 +258,7 @@ def _worker(
         hurry=hurry,
         spans=spans,
     )
-    heart = Heart(store.open_leases, lease=settings.lease)
+    heart = Heartbeat(store.open_leases, lease=settings.lease)
     consumers = [
         Consumer(
             lane=lane,

@@ -8,7 +8,7 @@ import structlog
 
 from app.adapters.llm.client import LOOPBACK
 from app.adapters.postgres.database import PostgresDatabase
-from app.adapters.postgres.engine import THROUGH_A_POOLER, Engine, is_shared, once
+from app.adapters.postgres.engine import THROUGH_A_POOLER, PostgresEngine, is_shared, once
 from app.adapters.postgres.isolation import checks as database_checks
 from app.adapters.postgres.isolation import grants, policies, tables
 from app.domain.errors import DairaError
@@ -37,7 +37,7 @@ def checks(settings: Settings) -> dict[str, Check]:
     async def of_settings() -> list[str]:
         return settings_faults(settings)
 
-    def on_database(check: Callable[[Engine], Awaitable[list[str]]]) -> Check:
+    def on_database(check: Callable[[PostgresEngine], Awaitable[list[str]]]) -> Check:
         return lambda: once(settings.database_url.get_secret_value(), check, name="guard", pooled=settings.pooled)
 
     if settings.embedded or settings.memory_store:
@@ -108,7 +108,7 @@ async def _poolers(settings: Settings) -> list[str]:
     return []
 
 
-async def _no_development_key(engine: Engine) -> list[str]:
+async def _no_development_key(engine: PostgresEngine) -> list[str]:
     async with PostgresDatabase(engine).begin(DEVELOPMENT_TENANT) as tx:
         keys = [key for key in await tx.keys.all() if key.name == DEVELOPMENT_KEY and key.revoked_at is None]
     return ["tenant dev has the key of `daira up`: revoke it with `daira key revoke`"] if keys else []

@@ -58,7 +58,7 @@ def known(traceparent: str | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unrecorded:
+class _NullSpan:
     traceparent: str
 
     def tell(self, attributes: Attributes, *, name: str | None = None) -> None: ...
@@ -71,7 +71,7 @@ class _Unrecorded:
     ) -> None: ...
 
 
-class Untraced:
+class NullSpans:
     """Nothing is recorded; a trace that somebody else has begun goes on, and each has a number."""
 
     def span(
@@ -82,7 +82,7 @@ class Untraced:
         attributes: Attributes | None = None,  # noqa: ARG002 - nobody is told
         serves: bool = False,  # noqa: ARG002 - nobody is told
     ) -> AbstractContextManager[Span]:
-        return _Unrecorded(known(parent) or _begun())
+        return _NullSpan(known(parent) or _begun())
 
     def past(self, name: str, *, parent: str | None, began: int, ended: int, attributes: Attributes) -> None: ...
 

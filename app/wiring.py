@@ -21,8 +21,8 @@ from app.adapters.memory.leases import MemoryLeases, MemorySweeps
 from app.adapters.memory.store import MemoryStore
 from app.adapters.postgres.database import PostgresDatabase
 from app.adapters.postgres.doorbell import PostgresDoorbell
-from app.adapters.postgres.engine import Engine
-from app.adapters.postgres.isolation.probe import PostgresWall
+from app.adapters.postgres.engine import PostgresEngine
+from app.adapters.postgres.isolation.probe import PostgresIsolationProbe
 from app.adapters.postgres.leases import PostgresLeases
 from app.adapters.postgres.sweeps import PostgresSweeps
 from app.adapters.redis.doorbell import RedisDoorbell
@@ -30,22 +30,22 @@ from app.adapters.s3.blobs import S3Blobs
 from app.adapters.s3.bucket import Bucket
 from app.adapters.sqs.doorbell import SqsDoorbell
 from app.adapters.webhook.sender import HttpSender
-from app.adapters.webhook.targets import Targets
+from app.adapters.webhook.targets import TargetResolver
 from app.domain.doorbells import Lane
 from app.domain.errors import Unavailable
-from app.ports.blobs import StockedBlobs
+from app.ports.blobs import InventoriedBlobs
 from app.ports.database import KeyedDatabase
 from app.ports.doorbell import Doorbell
 from app.ports.leases import Leases, Sweeps
 from app.ports.llm import Llm
 from app.ports.reading import Recognizer, Renderer
-from app.ports.tokens import Tokens
+from app.ports.tokens import TokenVerifier
 from app.reading.null import NullRecognizer, NullRenderer
 from app.reading.recognizer import ProcessRecognizer
 from app.reading.renderer import ProcessRenderer
 from app.settings import Environment, Role, Settings, is_traced
 from app.telemetry import Metrics
-from app.tracing import Spans, Untraced
+from app.tracing import NullSpans, Spans
 from app.worker.heartbeat import OpenLeases, shared
 
 log = structlog.get_logger()
@@ -83,7 +83,7 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
 
     @asynccontextmanager
     async def own_leases() -> AsyncIterator[Leases]:
-        engine = Engine(url, pool_size=1, name="heart", pooled=settings.pooled)
+        engine = PostgresEngine(url, pool_size=1, name="heart", pooled=settings.pooled)
         try:
             # Before the first lease needs it: on a busy machine connecting may take longer than a beat is given.
             with suppress(Unavailable):
@@ -101,8 +101,8 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
     )
 
 
-def open_wall(settings: Settings, stack: AsyncExitStack) -> PostgresWall:
-    return PostgresWall(_engine(settings, stack, pool_size=1, name="wall"))
+def open_wall(settings: Settings, stack: AsyncExitStack) -> PostgresIsolationProbe:
+    return PostgresIsolationProbe(_engine(settings, stack, pool_size=1, name="wall"))
 
 
 async def open_doorbells(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> dict[Lane, Doorbell]:
@@ -124,12 +124,12 @@ async def open_doorbells(settings: Settings, stack: AsyncExitStack, metrics: Met
             }
 
 
-def _queue_engine(settings: Settings, stack: AsyncExitStack) -> tuple[Engine, str]:
+def _queue_engine(settings: Settings, stack: AsyncExitStack) -> tuple[PostgresEngine, str]:
     """The main database's, unless the queue has one of its own; and where to listen."""
     own = settings.queue_url.get_secret_value()
     url = own or settings.database_url.get_secret_value()
     pooled = settings.pooled and not own
-    engine = Engine(url, pool_size=len(Lane) + 2, name="doorbells", pooled=pooled)
+    engine = PostgresEngine(url, pool_size=len(Lane) + 2, name="doorbells", pooled=pooled)
     stack.push_async_callback(engine.close)
     return engine, settings.listen_url.get_secret_value() if pooled else url
 
@@ -165,7 +165,7 @@ def _closing(part: Closing, stack: AsyncExitStack) -> Closing:
     return part
 
 
-async def open_blobs(settings: Settings, stack: AsyncExitStack) -> StockedBlobs:
+async def open_blobs(settings: Settings, stack: AsyncExitStack) -> InventoriedBlobs:
     url = urlsplit(settings.blob_url)
     match url.scheme:
         case "memory":
@@ -186,16 +186,16 @@ async def open_blobs(settings: Settings, stack: AsyncExitStack) -> StockedBlobs:
             return FileBlobs(settings.data_dir / "blobs")
 
 
-def open_tokens(settings: Settings, stack: AsyncExitStack) -> Tokens | None:
+def open_tokens(settings: Settings, stack: AsyncExitStack) -> TokenVerifier | None:
     if not settings.oidc_issuer:
         return None
     # Cryptography takes its time to load: for those alone who use it.
     from app.adapters.oidc.issuer import PATIENCE, Issuer
-    from app.adapters.oidc.tokens import OidcTokens
+    from app.adapters.oidc.tokens import OidcTokenVerifier
 
     client = httpx.AsyncClient(timeout=PATIENCE)
     stack.push_async_callback(client.aclose)
-    return OidcTokens(
+    return OidcTokenVerifier(
         Issuer(settings.oidc_issuer, client),
         url=settings.oidc_issuer,
         audience=settings.oidc_audience,
@@ -207,10 +207,10 @@ def open_tokens(settings: Settings, stack: AsyncExitStack) -> Tokens | None:
 def open_spans() -> Spans:
     """Recorded where the standard OTEL_* variables name a collector; a service without the extra runs untraced."""
     if not is_traced():
-        return Untraced()
+        return NullSpans()
     if find_spec("opentelemetry.sdk") is None or find_spec("opentelemetry.exporter") is None:
         log.error("tracing_not_installed", reason="OTEL_* is set; install what it needs: pip install 'daira[otel]'")
-        return Untraced()
+        return NullSpans()
     from app.adapters.otel.spans import exporting
 
     return exporting("daira")
@@ -240,7 +240,7 @@ def open_llm(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> Llm
 def open_sender(settings: Settings, stack: AsyncExitStack) -> HttpSender:
     private = settings.webhook_allow_private
     plain = private or settings.env is not Environment.PRODUCTION
-    return _closing(HttpSender(Targets(allow_private=private, allow_http=plain)), stack)
+    return _closing(HttpSender(TargetResolver(allow_private=private, allow_http=plain)), stack)
 
 
 async def open_recognizer(settings: Settings, stack: AsyncExitStack) -> Recognizer:
@@ -273,7 +273,9 @@ def open_renderer(settings: Settings, stack: AsyncExitStack) -> Renderer:
     return _closing(renderer, stack)
 
 
-def _engine(settings: Settings, stack: AsyncExitStack, *, pool_size: int, name: str) -> Engine:
-    engine = Engine(settings.database_url.get_secret_value(), pool_size=pool_size, name=name, pooled=settings.pooled)
+def _engine(settings: Settings, stack: AsyncExitStack, *, pool_size: int, name: str) -> PostgresEngine:
+    engine = PostgresEngine(
+        settings.database_url.get_secret_value(), pool_size=pool_size, name=name, pooled=settings.pooled
+    )
     stack.push_async_callback(engine.close)
     return engine

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app.adapters.postgres.engine import administer
 from app.adapters.postgres.sweeps import PostgresSweeps
-from app.services.backlog_cache import FRESH, OLDEST, SHARE, Looks
+from app.services.backlog_cache import FRESH, OLDEST, SHARE, BacklogCache
 from app.telemetry import Metrics
 from app.web.metrics import exposition
 from tests.support.counted import Counted
@@ -87,7 +87,7 @@ async def _look(engine: Counted, *, live: int, looks: int = 50) -> None:
 
 async def _replicas(engine: Counted, *, replicas: int, seconds: float) -> float:
     async def scraped(number: int) -> None:
-        looks = Looks.at(PostgresSweeps(engine))
+        looks = BacklogCache.at(PostgresSweeps(engine))
         await asyncio.sleep(EVERY * number / replicas)
         while time.monotonic() < until:
             await exposition(Metrics(), looks)

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 import asyncpg
 
 from app.adapters.postgres.database import PostgresDatabase
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.ids import DocumentId, TenantId, uuid7
 from app.domain.search import parse
 from tests.support.databases import Cloned, Databases
@@ -85,7 +85,7 @@ async def main() -> None:
     await databases.start()
     try:
         async with databases.clone() as cloned:
-            engine = Engine(cloned.app_url, pool_size=2, name="bench")
+            engine = PostgresEngine(cloned.app_url, pool_size=2, name="bench")
             await fill(cloned, PostgresDatabase(engine), words, pages=options.pages, length=options.words)
             await race(cloned, PostgresDatabase(engine), words, rounds=options.rounds)
             await engine.close()

@@ -20,8 +20,8 @@ from app.adapters.postgres.sweeps import PostgresSweeps
 from app.domain.doorbells import Lane
 from app.domain.ids import TenantId
 from app.ports.leases import Sweeps
-from app.services.ringing import Ringing
-from app.services.sweeping import Sweeping
+from app.services.ringing import Ringer
+from app.services.sweeping import Sweeper
 from app.telemetry import Metrics
 from tests.support.counted import Counted
 from tests.support.databases import Databases
@@ -58,9 +58,9 @@ async def main() -> None:
                 await admin.execute(FINISHED)
                 await admin.execute("vacuum analyze")
             engine = Counted(cloned.app_url, pool_size=1, name="bench")
-            sweeping = Sweeping(
+            sweeping = Sweeper(
                 sweeps=PostgresSweeps(engine),
-                ringing=Ringing({Lane.OCR: MemoryDoorbell()}, Metrics()),
+                ringing=Ringer({Lane.OCR: MemoryDoorbell()}, Metrics()),
                 metrics=Metrics(),
             )
             print(f"{options.tenants:,} tenants, {options.due:,} with a due job")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from tests.support.databases import Cloned, Databases
 from tests.support.folders import open_folder
 
@@ -37,9 +37,9 @@ async def cloned(databases: Databases) -> AsyncIterator[Cloned]:
 
 
 @pytest.fixture
-async def engine(cloned: Cloned) -> AsyncIterator[Engine]:
+async def engine(cloned: Cloned) -> AsyncIterator[PostgresEngine]:
     """A pool as the application has it; at the end no connection is out, and none is idle in a transaction."""
-    engine = Engine(cloned.app_url, pool_size=10, name="test")
+    engine = PostgresEngine(cloned.app_url, pool_size=10, name="test")
     yield engine
     assert engine.checked_out() == 0
     await engine.close()

@@ -18,18 +18,18 @@ ENV_FILE = ".env"
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServiceAddress:
     url: str
     api_key: str
 
 
-def find(*, url: str | None, api_key: str | None, data_dir: Path | None) -> Address:
+def find(*, url: str | None, api_key: str | None, data_dir: Path | None) -> ServiceAddress:
     """Raises NotFound, saying what to set, where nothing tells; BadParameter for what can't be used."""
     told = dotenv_values(ENV_FILE) | os.environ
     url = url or told.get("DAIRA_URL")
     api_key = api_key or told.get("DAIRA_API_KEY")
     if url and api_key:
-        return Address(_usable(url), _sendable(api_key))
+        return ServiceAddress(_usable(url), _sendable(api_key))
     left = _left_by_up(data_dir or Path(told.get("DAIRA_DATA_DIR") or default_data_dir()))
     if left is None:
         raise NotFound(
@@ -39,7 +39,7 @@ def find(*, url: str | None, api_key: str | None, data_dir: Path | None) -> Addr
     if url and url.rstrip("/") != left["url"]:
         # The key of the service here is nothing for one that is elsewhere.
         raise NotFound(f"no key for {url}: set DAIRA_API_KEY")
-    return Address(left["url"], _sendable(api_key or left["api_key"]))
+    return ServiceAddress(left["url"], _sendable(api_key or left["api_key"]))
 
 
 def _usable(url: str) -> str:

@@ -20,7 +20,7 @@ from app.client.transfers import Download
 from app.domain.documents import displayable
 
 
-class Form(StrEnum):
+class DownloadChoice(StrEnum):
     ORIGINAL = "original"
     TEXT = "text"
     PDF = "pdf"
@@ -29,10 +29,10 @@ class Form(StrEnum):
     MARKDOWN = "markdown"
 
 
-ROUTES = {Form.ORIGINAL: "content", Form.PDF: "searchable.pdf"}
+ROUTES = {DownloadChoice.ORIGINAL: "content", DownloadChoice.PDF: "searchable.pdf"}
 """Where the route is not named like the form."""
 
-PRINTED = frozenset({Form.TEXT, Form.MARKDOWN})
+PRINTED = frozenset({DownloadChoice.TEXT, DownloadChoice.MARKDOWN})
 """Read on the terminal; what else comes is no good there."""
 
 
@@ -41,13 +41,13 @@ def download(
         str, typer.Argument(metavar="DOCUMENT", help="The document's id, as `daira upload` prints it.")
     ],
     form: Annotated[
-        Form,
+        DownloadChoice,
         typer.Option(
             "--as",
             help="`original`: the uploaded file. `pdf`: searchable, with the recognised text lying invisibly on the"
             " ink. `text`, `markdown`: the text. `hocr`, `alto`: the text with the place of each word.",
         ),
-    ] = Form.ORIGINAL,
+    ] = DownloadChoice.ORIGINAL,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -84,7 +84,7 @@ def download(
         console.print(f"saved {target}", markup=False)
 
 
-def _target(answer: Download, *, form: Form, output: Path | None, document: str) -> Path | None:
+def _target(answer: Download, *, form: DownloadChoice, output: Path | None, document: str) -> Path | None:
     """None: standard output."""
     if output is not None:
         return None if str(output) == "-" else output

@@ -16,7 +16,7 @@ from app.bootstrap import Runtime, open_runtime
 from app.cli import tables
 from app.cli.administration import with_runtime
 from app.domain.ids import TenantId
-from app.services.purging import Purged
+from app.services.purging import PurgeReport
 from app.settings import Environment, Settings
 from app.telemetry import Metrics
 
@@ -116,7 +116,7 @@ def purge(
         with progress.status("Purging…") as status:
             seen = 0
 
-            def told(tenant_id: TenantId, purged: Purged) -> None:
+            def told(tenant_id: TenantId, purged: PurgeReport) -> None:
                 nonlocal seen
                 seen += 1
                 status.update(f"Purging… {seen} tenant(s), {tenant_id}")

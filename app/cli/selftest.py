@@ -23,13 +23,13 @@ from app.domain.doorbells import LANE_OF_KIND
 from app.domain.errors import Conflict, Invalid
 from app.domain.selftest import KIND
 from app.selftest.deployment import Deployment
-from app.selftest.run import Check, Finding, Verdict
+from app.selftest.run import Check, CheckFinding, CheckVerdict
 from app.selftest.run import selftest as run
 from app.settings import Settings
 from app.telemetry import Metrics, set_up_logging
 from app.wiring import open_blobs, open_doorbells, open_store, open_wall
 
-MARKS = {Verdict.PASSED: "[green]✓[/]", Verdict.FAILED: "[red]✗[/]", Verdict.SKIPPED: "[yellow]–[/]"}
+MARKS = {CheckVerdict.PASSED: "[green]✓[/]", CheckVerdict.FAILED: "[red]✗[/]", CheckVerdict.SKIPPED: "[yellow]–[/]"}
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -47,7 +47,7 @@ def selftest(
     set_up_logging(level="error", human=True)
     settings = Settings().without_worker()
     refuse_unshared(settings)
-    show = Show(Console(stderr=as_json, soft_wrap=True, highlight=False), lines=not as_json)
+    show = FindingPrinter(Console(stderr=as_json, soft_wrap=True, highlight=False), lines=not as_json)
     started = time.monotonic()
     try:
         findings = asyncio.run(_selftest(settings, patience=timedelta(seconds=timeout), show=show))
@@ -57,7 +57,7 @@ def selftest(
     sys.exit(0 if all_passed else 1)
 
 
-async def _selftest(settings: Settings, *, patience: timedelta, show: "Show") -> list[Finding]:
+async def _selftest(settings: Settings, *, patience: timedelta, show: "FindingPrinter") -> list[CheckFinding]:
     running = asyncio.current_task()
     assert running is not None
 
@@ -104,7 +104,7 @@ def refuse_unshared(settings: Settings) -> None:
             raise Invalid(f"selftest needs a {what} that the workers share: memory:// is one process's own")
 
 
-class Show:
+class FindingPrinter:
     """A line for each finding, and on a terminal what is being looked at."""
 
     def __init__(self, console: Console, *, lines: bool) -> None:
@@ -126,20 +126,20 @@ class Show:
     def started(self, check: Check) -> None:
         self._shown[check] = self._bars.add_task(f"{check.name:<16}[dim]{check.sentence}[/]", total=None)
 
-    def found(self, finding: Finding) -> None:
+    def found(self, finding: CheckFinding) -> None:
         if finding.check in self._shown:
             self._bars.remove_task(self._shown[finding.check])
         if self._lines:
-            took = "" if finding.verdict is Verdict.SKIPPED else f" [dim]({finding.seconds:.1f} s)[/]"
+            took = "" if finding.verdict is CheckVerdict.SKIPPED else f" [dim]({finding.seconds:.1f} s)[/]"
             name = f"{finding.check.name:<16}"
             self._console.print(f"{MARKS[finding.verdict]} {name}{escape(finding.seen)}{took}")
 
 
-def sum_up(findings: list[Finding], *, seconds: float, as_json: bool) -> bool:
+def sum_up(findings: list[CheckFinding], *, seconds: float, as_json: bool) -> bool:
     """Whether all is well, told to people or to a machine."""
     failed, skipped = (
         [finding.check.name for finding in findings if finding.verdict is verdict]
-        for verdict in (Verdict.FAILED, Verdict.SKIPPED)
+        for verdict in (CheckVerdict.FAILED, CheckVerdict.SKIPPED)
     )
     if as_json:
         checks = [_body(finding) for finding in findings]
@@ -151,7 +151,7 @@ def sum_up(findings: list[Finding], *, seconds: float, as_json: bool) -> bool:
     return not failed
 
 
-def _body(finding: Finding) -> dict[str, object]:
+def _body(finding: CheckFinding) -> dict[str, object]:
     return {
         "name": finding.check.name,
         "checks": finding.check.sentence,

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.adapters.postgres.leases import PostgresLeases
 from app.domain.doorbells import Ring, parse_ring, ring_message
 from app.domain.errors import DairaError, Unavailable
@@ -22,7 +22,7 @@ from app.settings import Settings
 READY, CLAIMED, FAULT = "ready", "claimed", "fault: "
 
 
-class DoomedProcess:
+class VictimProcess:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
@@ -49,7 +49,7 @@ class DoomedProcess:
 
 
 @asynccontextmanager
-async def doomed(settings: Settings) -> AsyncIterator[DoomedProcess]:
+async def doomed(settings: Settings) -> AsyncIterator[VictimProcess]:
     """Ready to claim; dead when it is left."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -62,7 +62,7 @@ async def doomed(settings: Settings) -> AsyncIterator[DoomedProcess]:
         # A Ctrl-C is for the selftest, which ends this one.
         start_new_session=True,
     )
-    worker = DoomedProcess(process)
+    worker = VictimProcess(process)
     try:
         await worker.ask({"url": settings.database_url.get_secret_value(), "pooled": settings.pooled})
         yield worker
@@ -72,7 +72,7 @@ async def doomed(settings: Settings) -> AsyncIterator[DoomedProcess]:
 
 async def _work() -> None:
     setup = json.loads(await _line())
-    engine = Engine(setup["url"], pool_size=1, name="doomed", pooled=setup["pooled"])
+    engine = PostgresEngine(setup["url"], pool_size=1, name="doomed", pooled=setup["pooled"])
     leases = PostgresLeases(engine)
     # Connected before it is asked: then a claim is a matter of milliseconds.
     await engine.call("select 1")

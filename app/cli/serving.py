@@ -27,7 +27,7 @@ from app.cli.addresses import DEV_FILE
 from app.domain.errors import Conflict, DairaError, Unavailable
 from app.domain.keys import Scope
 from app.guard import DEVELOPMENT_KEY, DEVELOPMENT_TENANT
-from app.services.tenants import Tenants
+from app.services.tenants import TenantService
 from app.settings import Environment, Role, Settings, default_data_dir
 from app.telemetry import set_up_logging
 from app.web.slow_clients import patient
@@ -163,7 +163,7 @@ class _Server(uvicorn.Server):
             await self._ready()
 
 
-async def _dev_key(tenants: Tenants, *, kept: Path) -> str:
+async def _dev_key(tenants: TenantService, *, kept: Path) -> str:
     """The same key with each start, so that what has it goes on working."""
     with suppress(Conflict):
         await tenants.create(DEVELOPMENT_TENANT)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx
 
 from app.client.faults import ApiFault
-from app.client.retries import Patience, tried
+from app.client.retries import RetryPolicy, tried
 
 Body = dict[str, Any]
 
@@ -15,8 +15,8 @@ MOST = 100
 """What one request of a listing brings at most."""
 
 
-class Calls:
-    def __init__(self, http: httpx.Client, patience: Patience) -> None:
+class ApiCalls:
+    def __init__(self, http: httpx.Client, patience: RetryPolicy) -> None:
         self._http = http
         self.patience = patience
 

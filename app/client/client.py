@@ -13,13 +13,13 @@ from typing import Any, Self
 import httpx
 
 from app.client import events
-from app.client.calls import Body, Calls, checked, parsed, part
-from app.client.retries import Patience, tried
+from app.client.calls import ApiCalls, Body, checked, parsed, part
+from app.client.retries import RetryPolicy, tried
 from app.client.transfers import Download, Source, opened
 
 
-class Webhooks:
-    def __init__(self, calls: Calls) -> None:
+class WebhooksClient:
+    def __init__(self, calls: ApiCalls) -> None:
         self._calls = calls
 
     def create(self, url: str, *, events: Sequence[str] | None = None, description: str = "") -> Body:
@@ -76,7 +76,7 @@ class Client:
         url: str,
         api_key: str,
         *,
-        patience: Patience = Patience(),  # noqa: B008 - it is frozen
+        patience: RetryPolicy = RetryPolicy(),  # noqa: B008 - it is frozen
         connections: int = 100,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
@@ -87,8 +87,8 @@ class Client:
             limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
             transport=transport,
         )
-        self._calls = Calls(self._http, patience)
-        self.webhooks = Webhooks(self._calls)
+        self._calls = ApiCalls(self._http, patience)
+        self.webhooks = WebhooksClient(self._calls)
 
     def __enter__(self) -> Self:
         return self
@@ -205,7 +205,7 @@ class Client:
         """Queue a failed or cancelled job again, or have a delivery sent once more."""
         return self._calls.json("POST", f"/v1/jobs/{part(job_id)}/retry")
 
-    def events(self, job_id: str | None = None, *, last_event_id: str | None = None) -> Generator[events.Event]:
+    def events(self, job_id: str | None = None, *, last_event_id: str | None = None) -> Generator[events.StreamEvent]:
         """Of one job, until it has ended; or of all, without an end. A line that breaks is taken up again."""
         path = "/v1/events" if job_id is None else f"/v1/jobs/{part(job_id)}/events"
         return events.follow(self._calls, path, last_event_id=last_event_id, of_one=job_id is not None)

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from httpx_sse import EventSource, ServerSentEvent
 
-from app.client.calls import Calls
+from app.client.calls import ApiCalls
 
 STATE = "state"
 ENDED = frozenset({"done", "failed", "cancelled"})
@@ -23,7 +23,7 @@ _QUIET = httpx.Timeout(30, read=45)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class StreamEvent:
     name: str
     """`state` or `progress`."""
     data: dict[str, Any]
@@ -32,7 +32,7 @@ class Event:
     """To go on behind this one, in another run of the program."""
 
 
-def follow(calls: Calls, path: str, *, last_event_id: str | None, of_one: bool) -> Generator[Event]:
+def follow(calls: ApiCalls, path: str, *, last_event_id: str | None, of_one: bool) -> Generator[StreamEvent]:
     """`of_one`: the stream is one job's, and over when that has ended."""
     last, pause = last_event_id, PAUSE
     while True:
@@ -44,7 +44,7 @@ def follow(calls: Calls, path: str, *, last_event_id: str | None, of_one: bool) 
                 pause = pause if sse.retry is None else sse.retry / 1000
                 if not sse.data:
                     continue
-                event = Event(name=sse.event, data=json.loads(sse.data), id=last or "")
+                event = StreamEvent(name=sse.event, data=json.loads(sse.data), id=last or "")
                 yield event
                 if of_one and event.name == STATE and event.data["state"] in ENDED:
                     return

@@ -32,7 +32,7 @@ Told = Callable[[Exception, float], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     seconds: float = 60.0
     """That one call may spend between its tries. 0: there is one try."""
     busy: float = 60.0
@@ -41,11 +41,11 @@ class Patience:
     told: Told = lambda _why, _seconds: None
 
 
-AT_ONCE = Patience(seconds=0, busy=0)
+AT_ONCE = RetryPolicy(seconds=0, busy=0)
 """For somebody who looks at the screen and can try again himself."""
 
 
-def tried(call: Callable[[], Answer], *, patience: Patience, twice: bool) -> Answer:
+def tried(call: Callable[[], Answer], *, patience: RetryPolicy, twice: bool) -> Answer:
     """What the call answers. `twice`: it may be done twice. Raises the last fault when patience is over."""
     left = {True: patience.busy, False: patience.seconds}
     step = FIRST

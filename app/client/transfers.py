@@ -22,7 +22,7 @@ Source = Path | str | bytes | IO[bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class DownloadForm:
     headers: Mapping[str, str]
     body: Callable[[], Iterator[bytes]]
     """From the start, each time."""
@@ -37,7 +37,7 @@ def opened(
     language: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     sent: Callable[[int], object],
-) -> Iterator[Form]:
+) -> Iterator[DownloadForm]:
     """`sent` is told the bytes sent so far, the form's own among them. Raises OSError for what can't be read."""
     fields = {
         # No jobs is another wish than the usual ones.
@@ -55,7 +55,7 @@ def opened(
             data={name: value for name, value in fields.items() if value is not None},
         )
         headers = {name: request.headers[name] for name in ("Content-Type", "Content-Length")}
-        yield Form(headers=headers, body=lambda: _counted(request.stream, sent))
+        yield DownloadForm(headers=headers, body=lambda: _counted(request.stream, sent))
 
 
 @contextmanager

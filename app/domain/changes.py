@@ -12,7 +12,7 @@ Position = NewType("Position", str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class ChangeWindow:
     """The changes that are not seen from `since`, and are seen from `upto`; None: all that are committed by now."""
 
     since: Position
@@ -22,17 +22,17 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class ChangePage:
     """A page of a window: the jobs as their changes left them."""
 
     upto: Position
     jobs: Sequence[Job]
-    rest: Window | None
+    rest: ChangeWindow | None
     """The pages to come; None: this was the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class StatePage:
     """A page of jobs as they are, in order of their ids."""
 
     jobs: Sequence[Job]

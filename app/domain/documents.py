@@ -47,7 +47,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cursor:
+class DocumentCursor:
     """Where a page of a listing ended: newest first, by time and then by id."""
 
     created_at: datetime

@@ -12,7 +12,7 @@ LIFETIME = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Once:
+class IdempotencyKey:
     key: str
     operation: str
     """Method and path."""
@@ -24,7 +24,7 @@ class Once:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class KeptResponse:
     """What the first request with a key has come to."""
 
     fingerprint: bytes

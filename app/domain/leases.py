@@ -66,7 +66,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pulse:
+class LeaseBeat:
     """A sign of life, with the progress where there is some to tell."""
 
     lease: Lease
@@ -74,7 +74,7 @@ class Pulse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class BeatResult:
     """The answer to a pulse."""
 
     lease: Lease
@@ -106,7 +106,7 @@ class Settlement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class SettledAttempt:
     """The attempt is ended."""
 
     bells: Sequence[tuple[str, Ring]] = ()

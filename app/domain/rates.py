@@ -14,7 +14,7 @@ ROUNDING = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class RateDecision:
     admitted: bool
     limit: int
     remaining: int
@@ -22,7 +22,7 @@ class Verdict:
     """Seconds within which no more than `remaining` can be used: after a refusal, until the next try can succeed."""
 
 
-def judge(used_until: float, *, now: float, limit: int) -> tuple[float, Verdict]:
+def judge(used_until: float, *, now: float, limit: int) -> tuple[float, RateDecision]:
     """One request at `now` (monotonic seconds); the number as it is afterwards, and what to answer."""
     share = WINDOW / limit
     used = max(0.0, used_until - now)
@@ -32,4 +32,4 @@ def judge(used_until: float, *, now: float, limit: int) -> tuple[float, Verdict]
     free = max(0.0, (WINDOW - used) / share)
     remaining = int(free + ROUNDING)
     wait = (remaining + 1 - free) * share
-    return now + used, Verdict(admitted=admitted, limit=limit, remaining=remaining, wait=wait)
+    return now + used, RateDecision(admitted=admitted, limit=limit, remaining=remaining, wait=wait)

@@ -60,13 +60,13 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class SearchQuery:
     """A page is found where it fits one of the alternatives."""
 
     alternatives: tuple[Alternative, ...]
 
 
-class Place(NamedTuple):
+class SearchPosition(NamedTuple):
     """Where a page of results ended: best first, then the newest document, then in order of pages."""
 
     rank: int
@@ -75,7 +75,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class SearchHit:
     document_id: DocumentId
     filename: str
     page: int
@@ -86,13 +86,13 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    hits: list[Hit]
-    more: Place | None
+class SearchResults:
+    hits: list[SearchHit]
+    more: SearchPosition | None
     """Where to go on; also where there are fewer hits than wanted, for one look goes through no more than so many."""
 
 
-def parse(text: str) -> Query:
+def parse(text: str) -> SearchQuery:
     """Words, "phrases", `or` between alternatives, `-` before what must not be there.
 
     Raises Invalid where there is nothing to look for.
@@ -109,7 +109,7 @@ def parse(text: str) -> Query:
         raise _refused("the query only says what must not be there: add a word that must")
     if len(alternatives) > MOST_ALTERNATIVES or sum(a.words for a in alternatives) > MOST_WORDS:
         raise _refused(f"the query has more than {MOST_WORDS} words or {MOST_ALTERNATIVES} alternatives: ask for fewer")
-    return Query(alternatives=tuple(alternatives))
+    return SearchQuery(alternatives=tuple(alternatives))
 
 
 def nothing_but_stop_words() -> Invalid:

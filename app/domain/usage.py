@@ -11,7 +11,7 @@ USUAL = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
+class UsageCounts:
     documents: int = 0
     """Uploaded; the same bytes again are none."""
     pages: int = 0
@@ -22,8 +22,8 @@ class Used:
     """Of a language model, also by jobs that failed."""
     output_tokens: int = 0
 
-    def __add__(self, other: "Used") -> "Used":
-        return Used(
+    def __add__(self, other: "UsageCounts") -> "UsageCounts":
+        return UsageCounts(
             documents=self.documents + other.documents,
             pages=self.pages + other.pages,
             bytes=self.bytes + other.bytes,
@@ -35,22 +35,22 @@ class Used:
         return self != NOTHING
 
 
-NOTHING = Used()
+NOTHING = UsageCounts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DayUsed:
+class DailyUsage:
     day: date
     """In UTC."""
-    used: Used
+    used: UsageCounts
 
 
-def total(used: Iterable[Used]) -> Used:
+def total(used: Iterable[UsageCounts]) -> UsageCounts:
     return sum(used, start=NOTHING)
 
 
-def each_day(days: Iterable[DayUsed], *, first: date, last: date) -> list[DayUsed]:
+def each_day(days: Iterable[DailyUsage], *, first: date, last: date) -> list[DailyUsage]:
     """All days from the first to the last, also those on which nothing was used."""
     known = {each.day: each.used for each in days}
     wanted = [first + timedelta(days=n) for n in range((last - first).days + 1)]
-    return [DayUsed(day=day, used=known.get(day, NOTHING)) for day in wanted]
+    return [DailyUsage(day=day, used=known.get(day, NOTHING)) for day in wanted]

@@ -90,7 +90,7 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class DeliveryRecord:
     """What is in a delivery's log."""
 
     job: Job

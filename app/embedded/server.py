@@ -17,8 +17,8 @@ from app.embedded import binaries, paths
 from app.embedded.account import ServerUnavailable
 from app.embedded.cluster import SUPERUSER, Cluster
 from app.embedded.files import open_private
-from app.embedded.locks import POLL, Locks
-from app.embedded.paths import Places
+from app.embedded.locks import POLL, ClusterLocks
+from app.embedded.paths import ClusterPaths
 
 _PARAMETERS = b"user\0postgres\0database\0postgres\0\0"
 # https://www.postgresql.org/docs/current/protocol-message-formats.html: StartupMessage 3.0, Terminate
@@ -95,12 +95,12 @@ class EmbeddedPostgres:
             self._share = None
 
     @cached_property
-    def _places(self) -> Places:
+    def _places(self) -> ClusterPaths:
         return paths.settle(self._home, pg_user=self._pg_user)
 
     @cached_property
-    def _locks(self) -> Locks:
-        return Locks(self._places.base)
+    def _locks(self) -> ClusterLocks:
+        return ClusterLocks(self._places.base)
 
     def _join(self) -> None:
         with ExitStack() as undo:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from app.embedded.account import Account, environment
+from app.embedded.account import ServiceAccount, environment
 from app.embedded.files import open_private
-from app.embedded.locks import Locks
+from app.embedded.locks import ClusterLocks
 
 TICK_S = 0.25
 LOG_LIMIT = 4_000_000
@@ -30,7 +30,7 @@ _STOPS = ((signal.SIGINT, 30), (signal.SIGQUIT, 10), (signal.SIGKILL, 10))
 
 def main(arguments: Sequence[str]) -> int:
     base, grace, uid, gid, *command = arguments
-    locks = Locks(Path(base))
+    locks = ClusterLocks(Path(base))
     server = locks.server.try_take()
     keeper = locks.keeper.try_take()
     if server is None or keeper is None:
@@ -41,12 +41,12 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     os.ftruncate(keeper, 0)
     os.write(keeper, f"{os.getpid()}\n".encode())
-    postmaster = _serve(command, account=Account(uid=int(uid), gid=int(gid)), server=server)
+    postmaster = _serve(command, account=ServiceAccount(uid=int(uid), gid=int(gid)), server=server)
     _keep(postmaster, locks=locks, grace=float(grace), older_log=Path(base, "postgres.log.1"))
     return 0
 
 
-def _serve(command: Sequence[str], *, account: Account, server: int) -> subprocess.Popen[bytes]:
+def _serve(command: Sequence[str], *, account: ServiceAccount, server: int) -> subprocess.Popen[bytes]:
     postmaster = subprocess.Popen(  # noqa: S603 - the command comes from the starter
         command,
         cwd="/",
@@ -72,7 +72,7 @@ def _die_with_the_keeper() -> Callable[[], None] | None:
     return lambda: prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT))
 
 
-def _keep(postmaster: subprocess.Popen[bytes], *, locks: Locks, grace: float, older_log: Path) -> None:
+def _keep(postmaster: subprocess.Popen[bytes], *, locks: ClusterLocks, grace: float, older_log: Path) -> None:
     unused_since: float | None = None
     while postmaster.poll() is None:
         time.sleep(TICK_S)

@@ -15,13 +15,13 @@ from app.domain.jobs import JobError, Progress
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome, Woken
 from app.domain.pages import Page, chosen
-from app.domain.usage import Used
+from app.domain.usage import UsageCounts
 from app.domain.warnings import of_pages
-from app.handlers.page_drafts import Drafting
+from app.handlers.page_drafts import PageDrafts
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 from app.ports.leases import Reporter
-from app.ports.reading import Mode, Recognizer, Unreadable
+from app.ports.reading import Mode, Recognizer, UnreadablePage
 from app.telemetry import Metrics
 from app.temp_copies import local_copy
 
@@ -55,7 +55,7 @@ class OcrHandler:
             self.recognizer.open(path, media_type=document.media_type, language=language, mode=payload.mode) as file,
         ):
             wanted = chosen(payload.pages, page_count=file.page_count)
-            drafting = Drafting(
+            drafting = PageDrafts(
                 self.database,
                 job.lease,
                 language=language,
@@ -76,7 +76,7 @@ class OcrHandler:
             warnings = [*file.warnings, *of_pages(await tx.pages.warnings(document.id))]
             await tx.documents.set_read(document.id, page_count=file.page_count, warnings=warnings)
             await tx.search.index(document.id)
-            await tx.usage.add(Used(pages=drafting.total))
+            await tx.usage.add(UsageCounts(pages=drafting.total))
             return await tx.jobs.wake(document.id)
 
         return Done(apply)
@@ -88,7 +88,7 @@ class OcrHandler:
                 return None, frozenset()
             return await tx.documents.get(DocumentId(job.document_id)), await tx.pages.drafted(job.lease.job_id)
 
-    def _count(self, read: Page | Unreadable) -> None:
+    def _count(self, read: Page | UnreadablePage) -> None:
         self.metrics.pages_read.labels(read.source if isinstance(read, Page) else "unreadable").inc()
 
     async def _bytes(self, document: Document) -> AsyncIterator[bytes]:
@@ -104,5 +104,5 @@ class OcrHandler:
             raise DocumentFault("corrupt", "the stored bytes are not those that were uploaded: upload them again")
 
 
-def _progress(drafting: Drafting) -> Progress:
+def _progress(drafting: PageDrafts) -> Progress:
     return Progress(done=drafting.done, total=drafting.total, unit="page")

@@ -8,7 +8,7 @@ from app.domain.leases import Lease
 from app.domain.pages import Page, Source
 from app.domain.warnings import WarningCode
 from app.ports.database import Database
-from app.ports.reading import Unreadable
+from app.ports.reading import UnreadablePage
 
 WORTH_A_DRAFT = 1.0
 """Seconds of reading text layers. A page that was recognised is worth one by itself."""
@@ -17,7 +17,7 @@ UNREADABLE_AT_FIRST = 3
 """Pages that may be unreadable before more must have been read: each of them may have taken its whole timeout."""
 
 
-class Drafting:
+class PageDrafts:
     def __init__(
         self,
         database: Database,
@@ -44,7 +44,7 @@ class Drafting:
     def done(self) -> int:
         return self._readable + len(self._faults)
 
-    async def take(self, read: Page | Unreadable) -> None:
+    async def take(self, read: Page | UnreadablePage) -> None:
         """Raises DocumentFault where so much is unreadable that the file is to blame, Conflict on a lost lease."""
         page = self._counted(read)
         self.in_hand.append(page)
@@ -52,7 +52,7 @@ class Drafting:
         if self.done < self.total and (page.source is Source.OCR or self._clock() - self._drafted_at > WORTH_A_DRAFT):
             await self._draft()
 
-    def _counted(self, read: Page | Unreadable) -> Page:
+    def _counted(self, read: Page | UnreadablePage) -> Page:
         if isinstance(read, Page):
             self._readable += 1
             return read

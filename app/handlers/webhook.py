@@ -17,10 +17,10 @@ from app.domain.jobs import Job, JobError
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze
 from app.domain.webhooks import JITTER, KIND, LONGEST_WAIT, WAITS, Webhook, in_zulu, signature
-from app.handlers.webhook_slots import Busy, Shares
+from app.handlers.webhook_slots import EndpointBusy, EndpointSlots
 from app.ports.database import Database, Tx
 from app.ports.leases import Reporter
-from app.ports.sender import Answered, Sender, Unanswered
+from app.ports.sender import Sender, WebhookResponse, WebhookUnanswered
 
 LARGEST_METADATA = 8 * 1024
 """Bytes of a document's metadata that are sent along: a delivery is to stay below 20 kB."""
@@ -37,7 +37,7 @@ class WebhookPayload(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
+class _OutgoingEvent:
     """What there is to send, and where to."""
 
     webhook: Webhook
@@ -49,7 +49,7 @@ class _Order:
 class WebhookHandler:
     database: Database
     sender: Sender
-    shares: Shares
+    shares: EndpointSlots
     disabled: Callable[[], object] = lambda: None
     """A webhook was disabled just now."""
     waits: Sequence[timedelta] = WAITS
@@ -64,11 +64,11 @@ class WebhookHandler:
         try:
             with self.shares.place(tenant=job.lease.tenant_id, endpoint=order.webhook.id):
                 answer = await self.sender.send(order.webhook.url, body=order.body, headers=self._headers(job, order))
-        except Busy as busy:
+        except EndpointBusy as busy:
             return Snooze(busy.after, JobError(code="busy", message=f"the receiver is busy: {busy}"))
         return await self._outcome(job, order, answer)
 
-    async def _order(self, job: ClaimedJob, payload: WebhookPayload) -> _Order | JobError:
+    async def _order(self, job: ClaimedJob, payload: WebhookPayload) -> _OutgoingEvent | JobError:
         """Whatever is gone meanwhile is nobody's business any more: nothing is sent."""
         webhook_id = WebhookId(payload.webhook_id)
         async with self.database.begin(job.lease.tenant_id) as tx:
@@ -82,9 +82,9 @@ class WebhookHandler:
             return JobError(code="webhook_disabled", message=f"the webhook is disabled: {webhook.disabled_reason}")
         if delivery is None or (payload.job_id is not None and told is None):
             return JobError(code="job_gone", message="the job that it tells of was deleted")
-        return _Order(webhook=webhook, delivery=delivery, body=_body(payload, delivery, document))
+        return _OutgoingEvent(webhook=webhook, delivery=delivery, body=_body(payload, delivery, document))
 
-    def _headers(self, job: ClaimedJob, order: _Order) -> dict[str, str]:
+    def _headers(self, job: ClaimedJob, order: _OutgoingEvent) -> dict[str, str]:
         now = self.clock()
         message_id, timestamp = str(job.lease.job_id), int(now.timestamp())
         signed = [
@@ -97,8 +97,10 @@ class WebhookHandler:
             "webhook-signature": " ".join(signed),
         }
 
-    async def _outcome(self, job: ClaimedJob, order: _Order, answer: Answered | Unanswered) -> Outcome:
-        if isinstance(answer, Unanswered):
+    async def _outcome(
+        self, job: ClaimedJob, order: _OutgoingEvent, answer: WebhookResponse | WebhookUnanswered
+    ) -> Outcome:
+        if isinstance(answer, WebhookUnanswered):
             return await self._again(job, order, JobError(code=answer.code, message=answer.message))
         if answer.success:
             return Done(_noted(job, order.webhook, status=answer.status))
@@ -109,7 +111,7 @@ class WebhookHandler:
         return await self._again(job, order, reason, after=answer.retry_after)
 
     async def _again(
-        self, job: ClaimedJob, order: _Order, reason: JobError, *, after: timedelta | None = None
+        self, job: ClaimedJob, order: _OutgoingEvent, reason: JobError, *, after: timedelta | None = None
     ) -> Outcome:
         if job.failures + 1 >= job.max_attempts:
             await self._disable(
@@ -122,7 +124,9 @@ class WebhookHandler:
             wait = min(max(wait, after), LONGEST_WAIT * (1 + JITTER))
         return Retry(reason, after=wait)
 
-    async def _disable(self, order: _Order, *, reason: str, unless_healthy_since: datetime | None = None) -> None:
+    async def _disable(
+        self, order: _OutgoingEvent, *, reason: str, unless_healthy_since: datetime | None = None
+    ) -> None:
         webhook = order.webhook
         async with self.database.begin(webhook.tenant_id) as tx:
             disabled = await tx.webhooks.disable(webhook.id, reason=reason, unless_healthy_since=unless_healthy_since)

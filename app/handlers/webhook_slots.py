@@ -12,7 +12,7 @@ AT_FIRST = 0.5
 
 
 @dataclass(slots=True)
-class _Line:
+class _EndpointQueue:
     """Who runs, and until when those who were sent away have been given their time."""
 
     running: int = 0
@@ -21,13 +21,13 @@ class _Line:
     until: float = 0.0
 
 
-class Busy(Exception):
+class EndpointBusy(Exception):
     def __init__(self, after: timedelta) -> None:
         super().__init__("others are just being sent there")
         self.after = after
 
 
-class Shares:
+class EndpointSlots:
     """Who is sent away is told when to come again: one after another, at the pace at which the receiver answers.
 
     If all came again at once, each of them would cost an attempt every time.
@@ -37,7 +37,7 @@ class Shares:
         self._of_endpoint = max(1, slots // 4)
         self._of_tenant = max(1, slots // 2)
         self._clock = clock
-        self._lines: dict[Hashable, _Line] = {}
+        self._lines: dict[Hashable, _EndpointQueue] = {}
 
     @contextmanager
     def place(self, *, tenant: Hashable, endpoint: Hashable) -> Iterator[None]:
@@ -46,8 +46,8 @@ class Shares:
         for name, share in shares.items():
             line = self._lines.get(name)
             if line is not None and line.running >= share:
-                raise Busy(self._turn(line, share=share))
-        lines = {name: self._lines.setdefault(name, _Line()) for name in shares}
+                raise EndpointBusy(self._turn(line, share=share))
+        lines = {name: self._lines.setdefault(name, _EndpointQueue()) for name in shares}
         started = self._clock()
         for line in lines.values():
             line.running += 1
@@ -60,7 +60,7 @@ class Shares:
                 if not line.running:
                     self._lines.pop(name, None)
 
-    def _turn(self, line: _Line, *, share: int) -> timedelta:
+    def _turn(self, line: _EndpointQueue, *, share: int) -> timedelta:
         now = self._clock()
         line.until = max(line.until, now) + line.seconds / share
         return min(timedelta(seconds=line.until - now), LONGEST_WAIT)

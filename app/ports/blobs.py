@@ -35,7 +35,7 @@ class Blobs(Protocol):
         ...
 
 
-class Stock(Protocol):
+class BlobInventory(Protocol):
     """What a tenant has in the blob store, for the purge. Raises Invalid for a malformed tenant."""
 
     def keys(self, tenant_id: TenantId, *, older_than: timedelta) -> AsyncIterator[str]:
@@ -50,5 +50,5 @@ class Stock(Protocol):
         ...
 
 
-class StockedBlobs(Blobs, Stock, Protocol):
+class InventoriedBlobs(Blobs, BlobInventory, Protocol):
     """What every adapter is."""

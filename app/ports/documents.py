@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from app.domain.documents import Cursor, Document, DocumentStatus
+from app.domain.documents import Document, DocumentCursor, DocumentStatus
 from app.domain.ids import DocumentId, JobId
 from app.domain.leases import Lease
-from app.domain.llm.kept_answers import Kept
+from app.domain.llm.kept_answers import KeptAnswer
 from app.domain.pages import Page
-from app.domain.search import Found, Place, Query
+from app.domain.search import SearchPosition, SearchQuery, SearchResults
 from app.domain.warnings import DocumentWarning, WarningCode
 
 
@@ -28,7 +28,7 @@ class Documents(Protocol):
         self,
         *,
         limit: int,
-        before: Cursor | None = None,
+        before: DocumentCursor | None = None,
         status: DocumentStatus | None = None,
         filename: str | None = None,
         created_after: datetime | None = None,
@@ -97,14 +97,14 @@ class Pages(Protocol):
 
 
 class Answers(Protocol):
-    async def keep(self, lease: Lease, kept: Kept) -> bool:
+    async def keep(self, lease: Lease, kept: KeptAnswer) -> bool:
         """Keep what a question of the job was answered, for the next attempt; False when the lease is lost.
 
         What it cost is the tenant's usage. A question that was answered before stays as it is, and costs nothing.
         """
         ...
 
-    async def kept(self, job_id: JobId) -> list[Kept]: ...
+    async def kept(self, job_id: JobId) -> list[KeptAnswer]: ...
 
     async def forget(self, job_id: JobId) -> None:
         """The job has its result: what led to it goes."""
@@ -124,8 +124,13 @@ class Search(Protocol):
         ...
 
     async def find(
-        self, query: Query, *, limit: int, after: Place | None = None, document_id: DocumentId | None = None
-    ) -> Found:
+        self,
+        query: SearchQuery,
+        *,
+        limit: int,
+        after: SearchPosition | None = None,
+        document_id: DocumentId | None = None,
+    ) -> SearchResults:
         """Pages of indexed documents, best first, as far as one look goes.
 
         Raises Invalid for words that are too common to be looked for, and Unavailable where it takes too long.

@@ -5,14 +5,14 @@ from datetime import date, datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
-from app.domain.changes import News, Position, Standing, Window
+from app.domain.changes import ChangePage, ChangeWindow, Position, StatePage
 from app.domain.doorbells import Ring
-from app.domain.idempotency import Answered
+from app.domain.idempotency import KeptResponse
 from app.domain.ids import DocumentId, JobId, WebhookId
 from app.domain.jobs import Attempt, Job, JobState, NewJob, Progress
-from app.domain.leases import Settled, Settlement
+from app.domain.leases import SettledAttempt, Settlement
 from app.domain.outcomes import Woken
-from app.domain.usage import DayUsed, Used
+from app.domain.usage import DailyUsage, UsageCounts
 from app.domain.webhooks import Webhook
 
 
@@ -71,7 +71,7 @@ class Jobs(Protocol):
         """
         ...
 
-    async def settle(self, settlement: Settlement) -> Settled | None:
+    async def settle(self, settlement: Settlement) -> SettledAttempt | None:
         """End an attempt inside this transaction, together with its results. None: the lease is lost."""
         ...
 
@@ -90,7 +90,9 @@ class Changes(Protocol):
         """What is committed by now is seen from here, and nothing else."""
         ...
 
-    async def within(self, window: Window, *, of: Collection[JobId] | None = None, limit: int) -> News | None:
+    async def within(
+        self, window: ChangeWindow, *, of: Collection[JobId] | None = None, limit: int
+    ) -> ChangePage | None:
         """The jobs that changed, each once; `of` these alone. None: the window begins at no position of this store.
 
         A job that has changed again, after the window, may be left out: it is in the next one. A page may have fewer
@@ -100,7 +102,7 @@ class Changes(Protocol):
 
     async def standing(
         self, *, upto: Position, of: Collection[JobId] | None = None, after: JobId | None = None, limit: int
-    ) -> Standing:
+    ) -> StatePage:
         """The live jobs, or those named, without those whose change is not seen from `upto`."""
         ...
 
@@ -150,7 +152,7 @@ class Webhooks(Protocol):
 
 
 class IdempotencyKeys(Protocol):
-    async def take(self, key: str, fingerprint: bytes) -> Answered | None:
+    async def take(self, key: str, fingerprint: bytes) -> KeptResponse | None:
         """Use the key for this transaction's request: None. Or what an earlier one with the key has come to.
 
         One that is open is waited for; raises Conflict when that takes too long. An expired key is as none. Nothing
@@ -172,11 +174,11 @@ class IdempotencyKeys(Protocol):
 
 
 class Usage(Protocol):
-    async def add(self, used: Used) -> None:
+    async def add(self, used: UsageCounts) -> None:
         """Today. Nobody waits for anybody: a row is added, none is changed. Nothing used adds none."""
         ...
 
-    async def by_day(self, first: date, last: date) -> Sequence[DayUsed]:
+    async def by_day(self, first: date, last: date) -> Sequence[DailyUsage]:
         """Of these days those on which something was used, in order; both days are within."""
         ...
 

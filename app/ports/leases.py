@@ -11,7 +11,7 @@ from typing import Protocol
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
 from app.domain.jobs import Progress
-from app.domain.leases import Beat, Claim, ClaimedJob, Pulse, Settled, Settlement
+from app.domain.leases import BeatResult, Claim, ClaimedJob, LeaseBeat, SettledAttempt, Settlement
 from app.domain.outcomes import Outcome
 
 
@@ -25,20 +25,20 @@ class Leases(Protocol):
         """
         ...
 
-    async def beat(self, pulses: Sequence[Pulse], *, lease: timedelta) -> list[Beat]:
+    async def beat(self, pulses: Sequence[LeaseBeat], *, lease: timedelta) -> list[BeatResult]:
         """Extend those leases that still hold, from the database's now.
 
         A job that is being written to just now may be left out of the answer: neither renewed nor lost.
         """
         ...
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled | None]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettledAttempt | None]:
         """End attempts, in the given order; None where the lease is lost and nothing was written."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class SweptJob:
     """One job that a pass found."""
 
     ring: Ring
@@ -66,7 +66,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wear:
+class CleanupBlockers:
     """What keeps the database from cleaning up, as far as the program's own login is shown it."""
 
     dead: Mapping[str, int]
@@ -93,7 +93,7 @@ class Sweeps(Protocol):
 
     async def sweep(
         self, tenants: Sequence[TenantId], *, limit: int, early: frozenset[str] | None = None
-    ) -> list[Swept]:
+    ) -> list[SweptJob]:
         """Under each tenant's clamp: end leases that ran out, and put off the next ring of at most `limit` jobs each.
 
         Committed when it returns, so that the caller rings afterwards and a ring that fails costs one interval.
@@ -102,7 +102,7 @@ class Sweeps(Protocol):
 
     async def backlog(self) -> list[Backlog]: ...
 
-    async def wear(self) -> Wear: ...
+    async def wear(self) -> CleanupBlockers: ...
 
 
 class Reporter(Protocol):

@@ -22,7 +22,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class TokenUsage:
     """Tokens, as the server counts them; estimated where it says nothing."""
 
     input_tokens: int
@@ -36,7 +36,7 @@ class Answer:
 
     It may be empty, and what a model says instead of the JSON, or around it, is still there.
     """
-    usage: Usage
+    usage: TokenUsage
 
 
 class LlmFault(Exception):
@@ -51,9 +51,9 @@ class LlmFault(Exception):
     └── LlmRejected         the request is wrong: model unknown, key refused, parameter not understood
     """
 
-    def __init__(self, message: str, *, usage: Usage | None = None) -> None:
+    def __init__(self, message: str, *, usage: TokenUsage | None = None) -> None:
         super().__init__(message)
-        self.usage = usage or Usage(input_tokens=0, output_tokens=0)
+        self.usage = usage or TokenUsage(input_tokens=0, output_tokens=0)
 
 
 class LlmRefused(LlmFault): ...

@@ -24,7 +24,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadablePage:
     """A page that can't be read, in a file that can."""
 
     number: int
@@ -42,7 +42,7 @@ class OpenFile(Protocol):
         """About the file as a whole."""
         ...
 
-    def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | Unreadable]:
+    def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | UnreadablePage]:
         """These pages, by default all, as soon as they are read: in any order, for several are read at a time.
 
         Raises ConnectionResetError when recognition was closed under it.

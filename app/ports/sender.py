@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class WebhookResponse:
     status: int
     retry_after: timedelta | None = None
     """What the receiver asks for."""
@@ -18,7 +18,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unanswered:
+class WebhookUnanswered:
     """There was no answer, or nobody to ask."""
 
     code: str
@@ -31,7 +31,7 @@ class Sender(Protocol):
         """Raises Invalid where nothing would be sent to, with a JSON pointer to `/url`."""
         ...
 
-    async def send(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> Answered | Unanswered:
+    async def send(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> WebhookResponse | WebhookUnanswered:
         """POST once. The address is looked up and checked anew, and it is the one that the connection goes to.
 
         Redirects are answers like any other. It comes to an end within a bounded time, whatever the receiver does.

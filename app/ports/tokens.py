@@ -8,7 +8,7 @@ from app.domain.keys import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vouched:
+class VerifiedToken:
     """What the issuer says of a caller. Whether there is such a tenant is not the issuer's to say."""
 
     tenant_id: TenantId
@@ -16,7 +16,7 @@ class Vouched:
     scopes: frozenset[Scope]
 
 
-class Tokens(Protocol):
-    async def read(self, token: str) -> Vouched:
+class TokenVerifier(Protocol):
+    async def read(self, token: str) -> VerifiedToken:
         """Raises Unauthorized for whatever is wrong with it, Unavailable when the issuer can't be asked for keys."""
         ...

@@ -10,7 +10,7 @@ from app.reading.geometry import Box
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RecognizedWord:
     """One word and where it stands in the reading order."""
 
     text: str
@@ -28,8 +28,8 @@ Finer = Callable[[float], Image.Image]
 """The same picture so many times as large: enlarged, or drawn anew where its source has more to show."""
 
 
-class Engine(Protocol):
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:
+class OcrEngine(Protocol):
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:
         """The words of a grey image in reading order, whichever way up the page lies.
 
         `finer` draws the image larger, should that be wanted; by default it is enlarged.
@@ -37,6 +37,6 @@ class Engine(Protocol):
         ...
 
 
-def certainty(found: Sequence[Found]) -> float:
+def certainty(found: Sequence[RecognizedWord]) -> float:
     """Mean confidence; 0 where nothing was found."""
     return sum(word.confidence for word in found) / len(found) if found else 0.0

@@ -12,7 +12,7 @@ from app.domain.errors import NotFound
 from app.domain.filetypes.types import IMAGES, PDF
 from app.domain.pages import Page, Source
 from app.domain.warnings import DocumentWarning
-from app.ports.reading import Mode, OpenFile, Unreadable
+from app.ports.reading import Mode, OpenFile, UnreadablePage
 
 _A4 = (595.28, 841.89)
 
@@ -45,7 +45,7 @@ class _Blank:
     language: str
     warnings: Sequence[DocumentWarning] = ()
 
-    async def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | Unreadable]:
+    async def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | UnreadablePage]:
         for number in range(1, self.page_count + 1) if numbers is None else numbers:
             if 1 <= number <= self.page_count:
                 yield self._page(number)

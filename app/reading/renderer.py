@@ -15,7 +15,7 @@ from app.domain.filetypes.types import IMAGES, PDF
 from app.domain.pages import Page
 from app.reading.children import wire
 from app.reading.children.file_session import OUT_OF_CPU
-from app.reading.children.pool import Pool, Seat
+from app.reading.children.pool import ChildPool, PoolSlot
 from app.reading.children.process import ChildDied, ChildFailed, ChildProcess
 from app.reading.engines.choose import MEMORY_BYTES
 from app.temp_copies import local_copy
@@ -54,7 +54,7 @@ class ProcessRenderer:
         self._rested = rested
         self._rest: asyncio.TimerHandle | None = None
         self._closed = False
-        self._pool = Pool(
+        self._pool = ChildPool(
             size=children,
             setup={
                 "engine": "tesseract",
@@ -99,11 +99,11 @@ class ProcessRenderer:
             await desk.ask({"do": "save"}, into=into)
 
     @asynccontextmanager
-    async def _opened(self, content: AsyncIterator[bytes], *, media_type: str) -> AsyncIterator["_Desk"]:
+    async def _opened(self, content: AsyncIterator[bytes], *, media_type: str) -> AsyncIterator["_RenderSession"]:
         self._stay()
         try:
             async with local_copy(content) as path, self._pool.seat() as seat:
-                desk = _Desk(await _child_of(seat), timeout=self._timeout)
+                desk = _RenderSession(await _child_of(seat), timeout=self._timeout)
                 await desk.open(path, media_type=media_type)
                 yield desk
         except DocumentFault as fault:
@@ -125,7 +125,7 @@ class ProcessRenderer:
         self._rest = asyncio.get_running_loop().call_later(self._rested.total_seconds(), self._pool.dismiss_idle)
 
 
-class _Desk:
+class _RenderSession:
     """One file in front of one child, once: who asked may ask again."""
 
     def __init__(self, child: ChildProcess, *, timeout: timedelta) -> None:
@@ -158,7 +158,7 @@ class _Desk:
             raise DocumentFault(answer["fault"], answer["message"])
 
 
-async def _child_of(seat: Seat) -> ChildProcess:
+async def _child_of(seat: PoolSlot) -> ChildProcess:
     try:
         return await seat.child()
     except (RuntimeError, ConnectionResetError) as error:

@@ -33,7 +33,7 @@ def allow_cpu(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
-class Fence:
+class CpuTimeLimit:
     """CPU seconds for what runs behind it, all visits of one request together; then SIGPROF ends the process.
 
     For a library that may loop and can't be stopped. A clock on the wall has to be patient: the machine may be busy.

@@ -20,20 +20,20 @@ LONGEST_BETWEEN_LOOKS = 0.25
 ZERO = timedelta()
 
 
-class Failed(Exception):
+class CheckFailed(Exception):
     """A check did not see what it should; the text says what it saw."""
 
 
 def reason(error: BaseException) -> str:
     """In a line; of what a driver has raised and others have wrapped, the first cause."""
-    if isinstance(error, (Failed, DairaError)):
+    if isinstance(error, (CheckFailed, DairaError)):
         return str(error)
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {error}".replace("\n", " ")
 
 
-class Bench:
+class SelftestBench:
     def __init__(self, deployment: Deployment, *, patience: timedelta) -> None:
         """`patience`: for a worker to take a job that it was rung for, and again to finish it."""
         self.parts = deployment
@@ -80,7 +80,7 @@ class Bench:
         async with self.parts.database.begin(job.tenant_id) as tx:
             found = await tx.jobs.get(job.id)
         if found is None:
-            raise Failed("the job is gone")
+            raise CheckFailed("the job is gone")
         return found
 
     async def history(self, job: Job) -> list[Attempt]:
@@ -93,7 +93,7 @@ class Bench:
         pause = FIRST_LOOK
         while not condition(job := await self.now(job)):
             if time.monotonic() > deadline:
-                raise Failed(_as_it_stands(job, after=within))
+                raise CheckFailed(_as_it_stands(job, after=within))
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, LONGEST_BETWEEN_LOOKS)
         return job
@@ -106,10 +106,10 @@ class Bench:
         history = await self.history(job)
         seen = [attempt.outcome for attempt in history]
         if (job.state, job.attempts, seen) != (JobState.DONE, len(outcomes), list(outcomes)):
-            raise Failed(f"the job is {job.state} after {job.attempts} attempt(s), its history: {', '.join(seen)}")
+            raise CheckFailed(f"the job is {job.state} after {job.attempts} attempt(s), its history: {', '.join(seen)}")
         by = job.result.get("attempt") if isinstance(job.result, dict) else None
         if by != job.attempts:
-            raise Failed(f"its result is that of attempt {by}, not of {job.attempts}")
+            raise CheckFailed(f"its result is that of attempt {by}, not of {job.attempts}")
         return history[-1]
 
 

@@ -4,7 +4,7 @@ import time
 from datetime import timedelta
 
 from app.domain.jobs import AttemptOutcome, Job, JobState
-from app.selftest.bench import Bench, Failed
+from app.selftest.bench import CheckFailed, SelftestBench
 
 TIMES = 3
 """One after another: one job may happen to be found by a look at the very moment that it is rung for, not each."""
@@ -21,7 +21,7 @@ LONG = timedelta(seconds=20)
 """Of the job that is cancelled: a beat comes with each second of its progress."""
 
 
-async def delivery(bench: Bench) -> str:
+async def delivery(bench: SelftestBench) -> str:
     """A job that is committed and rung is done by a worker."""
     done = [await _delivered(bench) for _ in range(TIMES)]
     (*_, last) = [await bench.check_history(job, [AttemptOutcome.DONE]) for job in done]
@@ -32,14 +32,14 @@ async def delivery(bench: Bench) -> str:
     return f"{seen}: slow. All slots are busy, or DAIRA_QUEUE_URL is not that of the workers and no bell is heard"
 
 
-async def lost_bell(bench: Bench) -> str:
+async def lost_bell(bench: SelftestBench) -> str:
     """A job whose bell was never rung is found and done."""
     job = await bench.ended(await bench.enqueue(), within=bench.recovery)
     await bench.check_history(job, [AttemptOutcome.DONE])
     return f"found after {_pickup(job):.1f} s, without a bell"
 
 
-async def duplicate_bells(bench: Bench) -> str:
+async def duplicate_bells(bench: SelftestBench) -> str:
     """A job that is rung twenty times runs once."""
     job = await bench.enqueue(seconds=SHORT.total_seconds())
     for _ in range(BELLS // 2):
@@ -53,7 +53,7 @@ async def duplicate_bells(bench: Bench) -> str:
     return f"{BELLS} bells, one attempt"
 
 
-async def cancel(bench: Bench) -> str:
+async def cancel(bench: SelftestBench) -> str:
     """A running job that is cancelled stops with the next beat."""
     job = await bench.ring(await bench.enqueue(seconds=LONG.total_seconds()))
     await bench.until(job, lambda now: now.state is JobState.CLAIMED, within=bench.patience)
@@ -63,21 +63,21 @@ async def cancel(bench: Bench) -> str:
     job = await bench.ended(job, within=LONG + bench.patience)
     outcomes = [attempt.outcome for attempt in await bench.history(job)]
     if (job.state, outcomes) != (JobState.CANCELLED, [AttemptOutcome.CANCELLED]):
-        raise Failed(f"the job is {job.state}, not cancelled; its history: {', '.join(outcomes)}")
+        raise CheckFailed(f"the job is {job.state}, not cancelled; its history: {', '.join(outcomes)}")
     return f"stopped {time.monotonic() - asked_at:.1f} s after it was asked to"
 
 
-async def _delivered(bench: Bench) -> Job:
+async def _delivered(bench: SelftestBench) -> Job:
     job = await bench.ring(await bench.enqueue())
     try:
         return await bench.ended(job, within=bench.patience)
-    except Failed:
+    except CheckFailed:
         job = await bench.now(job)
         if job.attempts or job.run_after > job.created_at:
             raise
         within = f"{bench.patience.total_seconds():g} s"
         question = "is one running, with lane ocr and a free slot?"
-        raise Failed(f"no worker took the job within {within}: {question}") from None
+        raise CheckFailed(f"no worker took the job within {within}: {question}") from None
 
 
 def _pickup(job: Job) -> float:

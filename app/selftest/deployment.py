@@ -14,7 +14,7 @@ from app.ports.doorbell import Doorbell
 from app.ports.leases import Leases, Sweeps
 
 
-class Wall(Protocol):
+class IsolationProbe(Protocol):
     """The tenant wall, tried with statements that the program itself never makes."""
 
     async def furnish(self, tenant: TenantId) -> None:
@@ -30,7 +30,7 @@ class Wall(Protocol):
         ...
 
 
-class Doomed(Protocol):
+class VictimWorker(Protocol):
     """A worker in a process of its own, which can do no more than to claim."""
 
     async def claim(self, ring: Ring, *, lease: timedelta) -> bool:
@@ -50,7 +50,7 @@ class Deployment:
     doorbell: Doorbell
     """Of the lane that selftest jobs belong to."""
     blobs: Blobs
-    wall: Wall
-    doomed: Callable[[], AbstractAsyncContextManager[Doomed]]
+    wall: IsolationProbe
+    doomed: Callable[[], AbstractAsyncContextManager[VictimWorker]]
     """Entered when it is ready to claim; dead when left."""
     sweep_every: timedelta

@@ -7,9 +7,9 @@ from datetime import timedelta
 from app.domain.doorbells import Ring
 from app.domain.errors import DairaError
 from app.domain.jobs import Attempt, AttemptOutcome, Job, JobError, JobState
-from app.domain.leases import Lease, Pulse, Settlement
+from app.domain.leases import Lease, LeaseBeat, Settlement
 from app.domain.selftest import KIND
-from app.selftest.bench import Bench, Failed, reason, ring_of
+from app.selftest.bench import CheckFailed, SelftestBench, reason, ring_of
 
 LEASE = timedelta(seconds=1)
 """Short, so that it runs out soon; the workers' own leases are as they are."""
@@ -20,7 +20,7 @@ TRIES = 5
 STALE = JobError(code="internal", message="written by a worker that had lost its lease")
 
 
-async def killed_worker(bench: Bench) -> str:
+async def killed_worker(bench: SelftestBench) -> str:
     """A job whose worker is killed is done by another, once."""
     async with bench.parts.doomed() as doomed:
         job = await _claimed_by(lambda ring: doomed.claim(ring, lease=LEASE), bench)
@@ -30,7 +30,7 @@ async def killed_worker(bench: Bench) -> str:
     return f"its lease ran out, {last.worker} took the job {await _waited(bench, job):.1f} s later and did it"
 
 
-async def stale_writer(bench: Bench) -> str:
+async def stale_writer(bench: SelftestBench) -> str:
     """A worker that has lost its lease can write nothing."""
     job = await _claimed_by(lambda ring: _claim(bench, ring), bench, seconds=2)
     stale = Lease(tenant_id=job.tenant_id, job_id=job.id, attempt=1)
@@ -42,20 +42,20 @@ async def stale_writer(bench: Bench) -> str:
     return "beat, settle and result refused, while another had the job and when it was done"
 
 
-async def _claim(bench: Bench, ring: Ring) -> bool:
+async def _claim(bench: SelftestBench, ring: Ring) -> bool:
     claims = await bench.parts.leases.claim([ring], worker="selftest", lease=LEASE, kinds=frozenset({KIND}))
     return claims[0].job is not None
 
 
-async def _claimed_by(claim: Callable[[Ring], Awaitable[bool]], bench: Bench, *, seconds: float = 0) -> Job:
+async def _claimed_by(claim: Callable[[Ring], Awaitable[bool]], bench: SelftestBench, *, seconds: float = 0) -> Job:
     for _ in range(TRIES):
         job = await bench.enqueue(seconds=seconds)
         if await claim(ring_of(job)):
             return job
-    raise Failed(f"a worker claimed the job before the selftest could, {TRIES} times: try again")
+    raise CheckFailed(f"a worker claimed the job before the selftest could, {TRIES} times: try again")
 
 
-async def _check_refused(bench: Bench, stale: Lease, *, when: str) -> None:
+async def _check_refused(bench: SelftestBench, stale: Lease, *, when: str) -> None:
     attempts = {"result": _write_result, "beat": _beat, "settle": _settle}
     for what, write in attempts.items():
         try:
@@ -64,12 +64,12 @@ async def _check_refused(bench: Bench, stale: Lease, *, when: str) -> None:
             raise
         except Exception as error:
             # A fence says no. What is said by a key behind it comes too late for whatever has no key.
-            raise Failed(f"a {what} with a lost lease got past the fence {when}: {reason(error)}") from error
+            raise CheckFailed(f"a {what} with a lost lease got past the fence {when}: {reason(error)}") from error
         if not refused:
-            raise Failed(f"a {what} with a lost lease was accepted {when}: the fence does not hold")
+            raise CheckFailed(f"a {what} with a lost lease was accepted {when}: the fence does not hold")
 
 
-async def _write_result(bench: Bench, stale: Lease) -> bool:
+async def _write_result(bench: SelftestBench, stale: Lease) -> bool:
     accepted = False
     with suppress(_TakenBackError):
         async with bench.parts.database.begin(stale.tenant_id) as tx:
@@ -78,12 +78,12 @@ async def _write_result(bench: Bench, stale: Lease) -> bool:
     return accepted
 
 
-async def _beat(bench: Bench, stale: Lease) -> bool:
-    (beat,) = await bench.parts.leases.beat([Pulse(lease=stale)], lease=LEASE)
+async def _beat(bench: SelftestBench, stale: Lease) -> bool:
+    (beat,) = await bench.parts.leases.beat([LeaseBeat(lease=stale)], lease=LEASE)
     return beat.held
 
 
-async def _settle(bench: Bench, stale: Lease) -> bool:
+async def _settle(bench: SelftestBench, stale: Lease) -> bool:
     (accepted,) = await bench.parts.leases.settle([_settlement(stale, JobState.FAILED)])
     return accepted is not None
 
@@ -97,14 +97,14 @@ def _settlement(lease: Lease, state: JobState) -> Settlement:
     return Settlement(lease=lease, state=state, outcome=outcome, error=None if state is JobState.DONE else STALE)
 
 
-async def _check_recovered(bench: Bench, job: Job) -> Attempt:
+async def _check_recovered(bench: SelftestBench, job: Job) -> Attempt:
     last = await bench.check_history(job, [AttemptOutcome.EXPIRED, AttemptOutcome.DONE])
     if (job.expiries, job.failures, job.error) != (1, 0, None):
-        raise Failed(f"the job counts {job.expiries} leases that ran out and {job.failures} failures, not 1 and 0")
+        raise CheckFailed(f"the job counts {job.expiries} leases that ran out and {job.failures} failures, not 1 and 0")
     return last
 
 
-async def _waited(bench: Bench, job: Job) -> float:
+async def _waited(bench: SelftestBench, job: Job) -> float:
     """Seconds from the end of the lost lease to the second claim, by the database's clock."""
     lost, taken = await bench.history(job)
     return (taken.started_at - lost.started_at - LEASE).total_seconds()

@@ -9,11 +9,11 @@ from enum import StrEnum
 from typing import Protocol
 
 from app.selftest import delivery, recovery, separation, tenants
-from app.selftest.bench import Bench, reason
+from app.selftest.bench import SelftestBench, reason
 from app.selftest.deployment import Deployment
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -22,7 +22,7 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     name: str
-    look: Callable[[Bench], Awaitable[str]]
+    look: Callable[[SelftestBench], Awaitable[str]]
     """Answers with what it saw; raises Failed for what should not be. Its docstring is what is checked."""
     needs_worker: bool = True
 
@@ -32,17 +32,17 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckFinding:
     check: Check
-    verdict: Verdict
+    verdict: CheckVerdict
     seen: str
     seconds: float = 0
 
 
-class Watcher(Protocol):
+class CheckObserver(Protocol):
     def started(self, check: Check) -> None: ...
 
-    def found(self, finding: Finding) -> None: ...
+    def found(self, finding: CheckFinding) -> None: ...
 
 
 SET_UP = Check(name="set-up", look=tenants.registered)
@@ -62,27 +62,27 @@ CLEAN_UP = Check(name="clean-up", look=tenants.removed)
 
 
 async def selftest(
-    deployment: Deployment, *, patience: timedelta, watcher: Watcher, checks: Sequence[Check] = CHECKS
-) -> list[Finding]:
+    deployment: Deployment, *, patience: timedelta, watcher: CheckObserver, checks: Sequence[Check] = CHECKS
+) -> list[CheckFinding]:
     """Every check's finding. Cancelling it is safe: what it has made is removed all the same."""
-    bench = Bench(deployment, patience=patience)
-    findings: list[Finding] = []
+    bench = SelftestBench(deployment, patience=patience)
+    findings: list[CheckFinding] = []
     try:
         findings.append(await _find(SET_UP, bench, watcher))
-        if findings[0].verdict is Verdict.PASSED:
+        if findings[0].verdict is CheckVerdict.PASSED:
             findings += await _check_all(checks, bench, watcher)
     finally:
         findings.append(await _find(CLEAN_UP, bench, watcher))
     return findings
 
 
-async def _check_all(checks: Sequence[Check], bench: Bench, watcher: Watcher) -> list[Finding]:
+async def _check_all(checks: Sequence[Check], bench: SelftestBench, watcher: CheckObserver) -> list[CheckFinding]:
     """Side by side: the whole takes about as long as the slowest. Without a worker, most of it could only wait."""
     delivered = asyncio.ensure_future(_find(DELIVERY, bench, watcher))
 
-    async def find(check: Check) -> Finding:
-        if check.needs_worker and (await delivered).verdict is not Verdict.PASSED:
-            skipped = Finding(check=check, verdict=Verdict.SKIPPED, seen="needs a worker, see delivery")
+    async def find(check: Check) -> CheckFinding:
+        if check.needs_worker and (await delivered).verdict is not CheckVerdict.PASSED:
+            skipped = CheckFinding(check=check, verdict=CheckVerdict.SKIPPED, seen="needs a worker, see delivery")
             watcher.found(skipped)
             return skipped
         return await _find(check, bench, watcher)
@@ -90,15 +90,15 @@ async def _check_all(checks: Sequence[Check], bench: Bench, watcher: Watcher) ->
     return list(await asyncio.gather(delivered, *map(find, checks)))
 
 
-async def _find(check: Check, bench: Bench, watcher: Watcher) -> Finding:
+async def _find(check: Check, bench: SelftestBench, watcher: CheckObserver) -> CheckFinding:
     watcher.started(check)
     started = time.monotonic()
-    verdict = Verdict.FAILED
+    verdict = CheckVerdict.FAILED
     try:
         seen = await check.look(bench)
-        verdict = Verdict.PASSED
+        verdict = CheckVerdict.PASSED
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what this check found, and the others go on
         seen = reason(error)
-    finding = Finding(check=check, verdict=verdict, seen=seen, seconds=time.monotonic() - started)
+    finding = CheckFinding(check=check, verdict=verdict, seen=seen, seconds=time.monotonic() - started)
     watcher.found(finding)
     return finding

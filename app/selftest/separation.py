@@ -11,7 +11,7 @@ from app.domain.ids import TenantId
 from app.domain.jobs import AttemptOutcome
 from app.domain.leases import ClaimOutcome
 from app.domain.selftest import KIND
-from app.selftest.bench import Bench, Failed, ring_of
+from app.selftest.bench import CheckFailed, SelftestBench, ring_of
 from app.selftest.recovery import LEASE
 
 FAR_OFF = timedelta(hours=1)
@@ -21,7 +21,7 @@ SIZE = 100_000
 """Bytes of a blob: more than a block, less than is noticed."""
 
 
-async def forged_bell(bench: Bench) -> str:
+async def forged_bell(bench: SelftestBench) -> str:
     """A bell that names a job under another tenant reaches nothing."""
     job = await bench.enqueue(run_in=FAR_OFF)
     forged = ring_of(job, tenant=bench.other)
@@ -32,37 +32,37 @@ async def forged_bell(bench: Bench) -> str:
     # Rung after it and so answered after it, by the workers that are there.
     await bench.ended(await bench.ring(await bench.enqueue(tenant=bench.other)), within=bench.patience)
     if await bench.now(job) != job or await bench.history(job):
-        raise Failed("a job was changed by a bell that named it under another tenant")
+        raise CheckFailed("a job was changed by a bell that named it under another tenant")
     return "answered, the job untouched"
 
 
-async def isolation(bench: Bench) -> str:
+async def isolation(bench: SelftestBench) -> str:
     """No tenant sees or writes another's rows, and nobody any without a tenant."""
     wall, mine, theirs = bench.parts.wall, bench.tenant, bench.other
     for tenant in (mine, theirs):
         await wall.furnish(tenant)
     if faults := await wall.faults(mine, theirs):
-        raise Failed("; ".join(faults))
+        raise CheckFailed("; ".join(faults))
     return f"{len(await wall.tables())} tables: no row of another tenant to be seen or written, none without a tenant"
 
 
-async def blobs(bench: Bench) -> str:
+async def blobs(bench: SelftestBench) -> str:
     """Bytes are stored, read in whole and in part, and deleted."""
     store, (_, key), content = bench.parts.blobs, bench.blob(), secrets.token_bytes(SIZE)
     await store.put(key, _chunks(content))
     if await _read(store.get(key)) != content:
-        raise Failed("other bytes were read than were stored")
+        raise CheckFailed("other bytes were read than were stored")
     if await _read(store.get(key, start=10, end=SIZE // 2)) != content[10 : SIZE // 2]:
-        raise Failed("a range of the bytes is not what was asked for")
+        raise CheckFailed("a range of the bytes is not what was asked for")
     await store.delete(key)
     try:
         await _read(store.get(key))
     except NotFound:
         return "stored, read, read in part, deleted"
-    raise Failed("deleted bytes can still be read")
+    raise CheckFailed("deleted bytes can still be read")
 
 
-async def shared_blobs(bench: Bench) -> str:
+async def shared_blobs(bench: SelftestBench) -> str:
     """Bytes that are stored here are read by the workers."""
     (blob, key), content = bench.blob(), secrets.token_bytes(SIZE)
     await bench.parts.blobs.put(key, _chunks(content))
@@ -70,17 +70,17 @@ async def shared_blobs(bench: Bench) -> str:
     reader = (await bench.check_history(job, [AttemptOutcome.DONE])).worker
     assert isinstance(job.result, dict), "it is the last attempt's"
     if job.result["sha256"] != hashlib.sha256(content).hexdigest():
-        raise Failed(f"{reader} does not find what is stored here: DAIRA_BLOB_URL must lead all to one store")
+        raise CheckFailed(f"{reader} does not find what is stored here: DAIRA_BLOB_URL must lead all to one store")
     return f"{reader} read what was stored here"
 
 
-async def _check_claim(bench: Bench, ring: Ring, expected: ClaimOutcome) -> None:
+async def _check_claim(bench: SelftestBench, ring: Ring, expected: ClaimOutcome) -> None:
     (claim,) = await bench.parts.leases.claim([ring], worker="selftest", lease=LEASE, kinds=frozenset({KIND}))
     if claim.outcome is not expected:
-        raise Failed(f"a claim of the job under {_whose(bench, ring.tenant_id)} is answered {claim.outcome}")
+        raise CheckFailed(f"a claim of the job under {_whose(bench, ring.tenant_id)} is answered {claim.outcome}")
 
 
-def _whose(bench: Bench, tenant: TenantId) -> str:
+def _whose(bench: SelftestBench, tenant: TenantId) -> str:
     return "its own tenant" if tenant == bench.tenant else "another tenant"
 
 

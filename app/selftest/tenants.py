@@ -7,7 +7,7 @@ from app.domain.ids import TenantId
 from app.domain.tenants import TenantState
 from app.ports.database import Database, Tx
 from app.ports.leases import Sweeps
-from app.selftest.bench import Bench, Failed, reason
+from app.selftest.bench import CheckFailed, SelftestBench, reason
 
 ABANDONED = timedelta(days=1)
 """A selftest as old as that runs no more: it was killed, and could not clean up."""
@@ -15,7 +15,7 @@ ABANDONED = timedelta(days=1)
 NAMES_AT_A_TIME = 100
 
 
-async def registered(bench: Bench) -> str:
+async def registered(bench: SelftestBench) -> str:
     """The selftest has tenants of its own."""
     for tenant in (bench.tenant, bench.other):
         bench.tenants.append(tenant)
@@ -24,11 +24,11 @@ async def registered(bench: Bench) -> str:
                 await tx.tenant.add()
         except Exception as error:
             bench.tenants.remove(tenant)
-            raise Failed(f"no tenant can be registered ({reason(error)}): see `daira doctor`") from error
+            raise CheckFailed(f"no tenant can be registered ({reason(error)}): see `daira doctor`") from error
     return f"{bench.tenant} and {bench.other}"
 
 
-async def removed(bench: Bench) -> str:
+async def removed(bench: SelftestBench) -> str:
     """Nothing of the selftest is left."""
     if not bench.tenants:
         return "there was nothing"
@@ -45,7 +45,7 @@ async def removed(bench: Bench) -> str:
         except Exception as error:  # noqa: BLE001 - as above
             left.append(f"tenant {tenant} ({reason(error)})")
     if left:
-        raise Failed(f"left behind: {', '.join(left)}. A selftest removes what an earlier one left a day ago")
+        raise CheckFailed(f"left behind: {', '.join(left)}. A selftest removes what an earlier one left a day ago")
     abandoned = await _remove_abandoned(bench.parts.database, bench.parts.sweeps)
     earlier = f"; {abandoned} tenant(s) that a killed one had left" if abandoned else ""
     return f"{len(bench.tenants)} tenants, {jobs} jobs{earlier}"

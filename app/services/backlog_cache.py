@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Generic, Self, TypeVar
 
 from app.domain.errors import Unavailable
-from app.ports.leases import Backlog, Sweeps, Wear
+from app.ports.leases import Backlog, CleanupBlockers, Sweeps
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ OLDEST = 60.0
 """Seconds. The price of a look may grow further, its age may not: alarms hang on it."""
 
 
-class Look(Generic[T]):
+class SharedQuery(Generic[T]):
     """One answer for all who ask while it is fresh, and one question for all who ask meanwhile."""
 
     def __init__(
@@ -72,13 +72,13 @@ class Look(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looks:
-    backlog: Look[list[Backlog]]
-    wear: Look[Wear]
+class BacklogCache:
+    backlog: SharedQuery[list[Backlog]]
+    wear: SharedQuery[CleanupBlockers]
 
     @classmethod
     def at(cls, sweeps: Sweeps) -> Self:
-        return cls(backlog=Look(sweeps.backlog), wear=Look(sweeps.wear, fresh=WORN))
+        return cls(backlog=SharedQuery(sweeps.backlog), wear=SharedQuery(sweeps.wear, fresh=WORN))
 
     async def close(self) -> None:
         await self.backlog.close()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.domain.documents import Cursor, Document, DocumentStatus, blob_key, status
+from app.domain.documents import Document, DocumentCursor, DocumentStatus, blob_key, status
 from app.domain.errors import Conflict, NotFound, NotReady
 from app.domain.ids import DocumentId, TenantId
 from app.domain.jobs import Job
@@ -16,33 +16,33 @@ LAST_PAGE = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class DocumentListing:
     document: Document
     jobs: list[Job]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Documents:
+class DocumentService:
     database: Database
     blobs: Blobs
 
-    async def get(self, tenant_id: TenantId, document_id: DocumentId) -> Listed:
+    async def get(self, tenant_id: TenantId, document_id: DocumentId) -> DocumentListing:
         async with self.database.begin(tenant_id) as tx:
             document = await existing(tx, document_id)
-            return Listed(document=document, jobs=await tx.jobs.newest(document_ids=[document_id]))
+            return DocumentListing(document=document, jobs=await tx.jobs.newest(document_ids=[document_id]))
 
     async def newest(
         self,
         tenant_id: TenantId,
         *,
         limit: int,
-        before: Cursor | None = None,
+        before: DocumentCursor | None = None,
         status: DocumentStatus | None = None,
         filename: str | None = None,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
         sha256: str | None = None,
-    ) -> list[Listed]:
+    ) -> list[DocumentListing]:
         async with self.database.begin(tenant_id) as tx:
             documents = await tx.documents.newest(
                 limit=limit,
@@ -55,7 +55,7 @@ class Documents:
             )
             jobs = await tx.jobs.newest(document_ids=[document.id for document in documents])
         return [
-            Listed(document=document, jobs=[job for job in jobs if job.document_id == document.id])
+            DocumentListing(document=document, jobs=[job for job in jobs if job.document_id == document.id])
             for document in documents
         ]
 

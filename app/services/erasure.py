@@ -16,7 +16,7 @@ AT_A_TIME = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Erasure:
+class TenantEraser:
     database: Database
     blobs: Blobs
 

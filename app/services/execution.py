@@ -20,10 +20,10 @@ from app.domain.leases import ClaimedJob, Settlement
 from app.domain.outcomes import Done, Ending, Fail, Release, Retry, Woken, settlement
 from app.ports.database import Database
 from app.ports.leases import Handler, Leases, Reporter
-from app.services.ringing import Ringing
-from app.services.settling import Settling
+from app.services.ringing import Ringer
+from app.services.settling import SettleBatcher
 from app.telemetry import Metrics, bind_events
-from app.tracing import Attributes, Spans, Untraced, trace_id
+from app.tracing import Attributes, NullSpans, Spans, trace_id
 
 log = structlog.get_logger()
 
@@ -45,7 +45,7 @@ class Refill(Protocol):
         ...
 
 
-class Hold(Reporter, Protocol):
+class LeaseHold(Reporter, Protocol):
     """A lease that a heart keeps beating for."""
 
     @property
@@ -65,9 +65,9 @@ class Hold(Reporter, Protocol):
 class Execution:
     database: Database
     leases: Leases
-    settling: Settling
+    settling: SettleBatcher
     handlers: Mapping[str, Handler]
-    ringing: Ringing
+    ringing: Ringer
     refill: Refill
     metrics: Metrics
     worker: str
@@ -75,7 +75,7 @@ class Execution:
     lease: timedelta
     hurry: Callable[[TenantId], object] = lambda _: None
     """A job of this tenant has another state: for whoever waits for it in this very process."""
-    spans: Spans = field(default_factory=Untraced)
+    spans: Spans = field(default_factory=NullSpans)
 
     async def claim(self, rings: Sequence[Ring], *, kinds: frozenset[str]) -> list[ClaimedJob]:
         """Answer doorbells; those whose job is not ours to run are done with."""
@@ -92,7 +92,7 @@ class Execution:
             )
         return jobs
 
-    async def run(self, job: ClaimedJob, hold: Hold) -> None:
+    async def run(self, job: ClaimedJob, hold: LeaseHold) -> None:
         """One attempt, from the handler's start to the settled row."""
         tenant_id, job_id, attempt = job.lease
         metrics = self.metrics.of_kind(job.kind)
@@ -113,7 +113,7 @@ class Execution:
                 log.warning("lease_lost")
             span.tell({"daira.outcome": outcome or "lease_lost"})
 
-    async def _work(self, job: ClaimedJob, hold: Hold) -> Ending:
+    async def _work(self, job: ClaimedJob, hold: LeaseHold) -> Ending:
         work = asyncio.ensure_future(self.handlers[job.kind].run(job, hold))
         hold.watch(work)
         try:
@@ -128,7 +128,7 @@ class Execution:
             log.warning("handler_failed", exc_info=error)
             return Retry(_internal(error))
 
-    async def _settle(self, job: ClaimedJob, ending: Ending, hold: Hold) -> str | None:
+    async def _settle(self, job: ClaimedJob, ending: Ending, hold: LeaseHold) -> str | None:
         """Try until it is known: a result that cost minutes is not thrown away for a restart of the database.
 
         The outcome, or None: the lease was lost.

@@ -12,7 +12,7 @@ from app.domain.ids import TenantId
 SOON = timedelta(seconds=2)
 
 
-class Turns:
+class FairSemaphore:
     """`at_once` work, `waiting` wait, for `patience` at most. A tenant may have `of_one` that it has not taken yet."""
 
     def __init__(

@@ -8,22 +8,22 @@ from time import monotonic
 
 from app.domain.doorbells import NEED_TEXT, TEXT, Ring
 from app.domain.errors import Conflict, NotFound, Unavailable
-from app.domain.idempotency import Once
+from app.domain.idempotency import IdempotencyKey
 from app.domain.ids import DocumentId, JobId, TenantId
 from app.domain.jobs import Attempt, Job, JobState
 from app.domain.webhooks import KIND as WEBHOOK
 from app.ports.database import Database, Tx
 from app.services import idempotency
-from app.services.documents import Listed, existing
+from app.services.documents import DocumentListing, existing
 from app.services.events.follower import Follower
-from app.services.events.watcher import Watching
+from app.services.events.watcher import ChangePoller
 from app.services.limits import refuse_beyond
-from app.services.ringing import Ringing
+from app.services.ringing import Ringer
 from app.services.uploads import JobRequest, check_kinds, check_languages, new_job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requested:
+class RequestedJob:
     job: Job
     new: bool
     """Made by this request; an equal one was not there."""
@@ -32,13 +32,13 @@ class Requested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Jobs:
+class JobService:
     database: Database
-    ringing: Ringing
+    ringing: Ringer
     languages: Callable[[], frozenset[str]]
     llm: bool
     """Whether a language model is set up."""
-    watching: Watching
+    watching: ChangePoller
     stopping: asyncio.Event
     """Set when the service is told to stop: who waits is answered with the job as it is."""
 
@@ -77,14 +77,14 @@ class Jobs:
                 waited.append(job)
         return waited
 
-    async def wait_for_document(self, accepted: Listed, *, at_most: timedelta) -> Listed:
+    async def wait_for_document(self, accepted: DocumentListing, *, at_most: timedelta) -> DocumentListing:
         """The document as it is when all its jobs have ended, or the time is over; as given, where it is gone then."""
         await self.wait_for_all(accepted.jobs, at_most=at_most)
         document = accepted.document
         try:
             async with self.database.begin(document.tenant_id) as tx:
                 now = await existing(tx, document.id)
-                return Listed(document=now, jobs=await tx.jobs.newest(document_ids=[document.id]))
+                return DocumentListing(document=now, jobs=await tx.jobs.newest(document_ids=[document.id]))
         except (NotFound, Unavailable):  # what was accepted is never answered as a failure
             return accepted
 
@@ -119,8 +119,8 @@ class Jobs:
         request: JobRequest,
         *,
         max_queued: int,
-        once: Once | None = None,
-    ) -> Requested:
+        once: IdempotencyKey | None = None,
+    ) -> RequestedJob:
         """An equal job that is queued or claimed already is answered instead; and the same request is done once.
 
         Raises TooMany where the tenant has no room for another, LlmNotConfigured where nobody could do it.
@@ -131,7 +131,7 @@ class Jobs:
         async with self.database.begin(tenant_id) as tx:
             while earlier := await idempotency.earlier(tx, once, parts):
                 if known := await tx.jobs.get(JobId(earlier.resource_id)):
-                    return Requested(job=known, new=earlier.made, replayed=True)
+                    return RequestedJob(job=known, new=earlier.made, replayed=True)
                 await idempotency.gone(tx, once)
             requested, waits = await _enter(tx, document_id, request)
             job, new = requested.job, requested.new
@@ -184,7 +184,7 @@ class Jobs:
         await self.ringing.ring(woken)
 
 
-async def _enter(tx: Tx, document_id: DocumentId, request: JobRequest) -> tuple[Requested, bool]:
+async def _enter(tx: Tx, document_id: DocumentId, request: JobRequest) -> tuple[RequestedJob, bool]:
     """And whether it waits for the document's text."""
     document = await tx.documents.get(document_id)
     if document is None:
@@ -199,7 +199,7 @@ async def _enter(tx: Tx, document_id: DocumentId, request: JobRequest) -> tuple[
         # The equal one may end between the two looks, and so make room.
         job = _equal(await tx.jobs.newest(document_ids=[document_id], kind=wanted.kind), wanted.dedup_key)
         job, new = (job, False) if job else (await tx.jobs.add(wanted), True)
-    return Requested(job=job, new=new), waits
+    return RequestedJob(job=job, new=new), waits
 
 
 async def _text_to_come(tx: Tx, document_id: DocumentId) -> None:

@@ -6,17 +6,17 @@ from datetime import timedelta
 
 from app.domain.errors import TooMany
 from app.domain.ids import TenantId
-from app.domain.rates import WINDOW, Verdict, judge
+from app.domain.rates import WINDOW, RateDecision, judge
 from app.ports.database import Tx
 
 
-class Rates:
+class RateLimiter:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._used_until: dict[TenantId, float] = {}
         self._forget_at = clock() + WINDOW
 
-    def judge(self, tenant_id: TenantId, *, limit: int) -> Verdict:
+    def judge(self, tenant_id: TenantId, *, limit: int) -> RateDecision:
         """Count one request, unless it is refused."""
         now = self._clock()
         if now >= self._forget_at:

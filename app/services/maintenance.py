@@ -10,18 +10,18 @@ import structlog
 from app.domain.errors import DairaError, Unavailable
 from app.domain.ids import TenantId
 from app.ports.leases import Sweeps
-from app.services.search import Search
+from app.services.search import SearchService
 from app.services.tenants import each_tenant
-from app.services.usage import Usage
+from app.services.usage import UsageService
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upkeep:
+class Maintenance:
     sweeps: Sweeps
-    search: Search
-    usage: Usage
+    search: SearchService
+    usage: UsageService
 
     async def keep_up(self) -> None:
         """One pass over the registry. A tenant that fails keeps no other from its turn.

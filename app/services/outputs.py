@@ -66,7 +66,7 @@ async def intact(blobs: Blobs, document: Document) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
+class OutputService:
     database: Database
     blobs: Blobs
 

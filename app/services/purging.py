@@ -13,14 +13,14 @@ from typing import Self
 
 import structlog
 
-from app.domain.documents import ORPHAN_AFTER, Cursor, document_of
+from app.domain.documents import ORPHAN_AFTER, DocumentCursor, document_of
 from app.domain.errors import DairaError, NotFound, Unavailable
 from app.domain.ids import DocumentId, TenantId
 from app.domain.tenants import TenantState
-from app.ports.blobs import StockedBlobs
+from app.ports.blobs import InventoriedBlobs
 from app.ports.database import Database
 from app.ports.leases import Sweeps
-from app.services.documents import Documents
+from app.services.documents import DocumentService
 from app.services.tenants import each_tenant
 from app.telemetry import Metrics
 
@@ -47,7 +47,7 @@ FAULTS_IN_A_ROW = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purged:
+class PurgeReport:
     documents: int = 0
     """Beyond retention."""
     orphans: int = 0
@@ -59,8 +59,8 @@ class Purged:
     left: int = 0
     """Orphans that were not removed, for there are too many to be waste."""
 
-    def __add__(self, other: Self) -> "Purged":
-        return Purged(
+    def __add__(self, other: Self) -> "PurgeReport":
+        return PurgeReport(
             documents=self.documents + other.documents,
             orphans=self.orphans + other.orphans,
             unfinished=self.unfinished + other.unfinished,
@@ -74,7 +74,7 @@ class Purged:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Found:
+class _PurgeableBlobs:
     """What of a tenant's blobs is old enough."""
 
     known: int = 0
@@ -94,10 +94,10 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purging:
+class Purger:
     database: Database
-    documents: Documents
-    blobs: StockedBlobs
+    documents: DocumentService
+    blobs: InventoriedBlobs
     sweeps: Sweeps
     metrics: Metrics
     retention: timedelta | None
@@ -110,15 +110,15 @@ class Purging:
         *,
         dry_run: bool = False,
         even_many: bool = False,
-        told: Callable[[TenantId, Purged], object] = lambda _tenant, _purged: None,
-    ) -> Purged:
+        told: Callable[[TenantId, PurgeReport], object] = lambda _tenant, _purged: None,
+    ) -> PurgeReport:
         """One pass over the registry; `told` hears of each tenant. Suspended ones are left as they are.
 
         A tenant that fails keeps no other from its turn. Raises Unavailable at the end where any did, and at once
         where nothing goes.
         """
         await self.blobs.ping()
-        total, failed, in_a_row = Purged(), 0, 0
+        total, failed, in_a_row = PurgeReport(), 0, 0
         async for tenant_id in each_tenant(self.sweeps):
             try:
                 async with asyncio.timeout(PATIENCE.total_seconds()):
@@ -137,11 +137,11 @@ class Purging:
             raise Unavailable(f"{failed} tenants could not be purged; the log says why (purge_failed)")
         return total
 
-    async def _purge(self, tenant_id: TenantId, *, dry_run: bool, even_many: bool) -> Purged:
+    async def _purge(self, tenant_id: TenantId, *, dry_run: bool, even_many: bool) -> PurgeReport:
         async with self.database.begin(tenant_id) as tx:
             tenant = await tx.tenant.get()
         if tenant is None or tenant.state is not TenantState.ACTIVE:
-            return Purged()
+            return PurgeReport()
         documents = await self._retire(tenant_id, dry_run=dry_run)
         unfinished = await self.blobs.clear_unfinished(tenant_id, older_than=ORPHAN_AFTER, dry_run=dry_run)
         found = await self._orphans(tenant_id)
@@ -151,7 +151,9 @@ class Purging:
         orphans = 0 if left else await self._remove(found.keys, dry_run=dry_run)
         keys = 0 if dry_run else await self._expired_keys(tenant_id)
         jobs = await self._prune(tenant_id, dry_run=dry_run)
-        purged = Purged(documents=documents, orphans=orphans, unfinished=unfinished, keys=keys, jobs=jobs, left=left)
+        purged = PurgeReport(
+            documents=documents, orphans=orphans, unfinished=unfinished, keys=keys, jobs=jobs, left=left
+        )
         self._tell(tenant_id, purged, dry_run=dry_run)
         return purged
 
@@ -161,7 +163,7 @@ class Purging:
             return 0
         count = 0
         limit = datetime.now(UTC) - self.retention
-        before: Cursor | None = None
+        before: DocumentCursor | None = None
         while True:
             async with self.database.begin(tenant_id) as tx:
                 old = await tx.documents.newest(limit=AT_A_TIME, created_before=limit, before=before)
@@ -174,7 +176,7 @@ class Purging:
             count += len(old)
             if len(old) < AT_A_TIME:
                 return count
-            before = Cursor(created_at=old[-1].created_at, id=old[-1].id)
+            before = DocumentCursor(created_at=old[-1].created_at, id=old[-1].id)
 
     async def _expired_keys(self, tenant_id: TenantId) -> int:
         count, removed = 0, AT_A_TIME
@@ -196,8 +198,8 @@ class Purging:
             if pruned < at_a_time or dry_run:
                 return count
 
-    async def _orphans(self, tenant_id: TenantId) -> _Found:
-        found = _Found()
+    async def _orphans(self, tenant_id: TenantId) -> _PurgeableBlobs:
+        found = _PurgeableBlobs()
         keys: dict[DocumentId, str] = {}
         async for key in self.blobs.keys(tenant_id, older_than=ORPHAN_AFTER):
             # A blob of another kind is none of a document's.
@@ -221,7 +223,7 @@ class Purging:
             self.metrics.purged.labels("orphan").inc()
         return len(keys)
 
-    def _tell(self, tenant_id: TenantId, purged: Purged, *, dry_run: bool) -> None:
+    def _tell(self, tenant_id: TenantId, purged: PurgeReport, *, dry_run: bool) -> None:
         if purged.left:
             log.error("orphans_left", tenant_id=tenant_id, count=purged.left)
         removed = {"document": purged.documents, "orphan": purged.orphans, "unfinished": purged.unfinished}

@@ -11,7 +11,7 @@ from app.ports.blobs import Blobs
 from app.ports.database import Database
 from app.ports.reading import Renderer
 from app.services import outputs
-from app.services.fair_queue import Turns
+from app.services.fair_queue import FairSemaphore
 from app.services.outputs import in_batches
 
 IN_MEMORY = 1 << 20
@@ -41,7 +41,7 @@ class Renditions:
     database: Database
     blobs: Blobs
     renderer: Renderer
-    turns: Turns
+    turns: FairSemaphore
 
     def page_image_tag(self, document: Document, number: int, *, width: int) -> str:
         """Another one for other bytes."""

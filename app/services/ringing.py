@@ -22,7 +22,7 @@ AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Ringing:
+class Ringer:
     doorbells: Mapping[Lane, Doorbell]
     metrics: Metrics
 

@@ -3,19 +3,25 @@
 from dataclasses import dataclass
 
 from app.domain.ids import DocumentId, TenantId
-from app.domain.search import Found, Place, parse
+from app.domain.search import SearchPosition, SearchResults, parse
 from app.ports.database import Database
 
 AT_A_TIME = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class SearchService:
     database: Database
 
     async def find(
-        self, tenant_id: TenantId, query: str, *, limit: int, after: Place | None, document_id: DocumentId | None
-    ) -> Found:
+        self,
+        tenant_id: TenantId,
+        query: str,
+        *,
+        limit: int,
+        after: SearchPosition | None,
+        document_id: DocumentId | None,
+    ) -> SearchResults:
         """Raises Invalid where there is nothing to look for."""
         wanted = parse(query)
         async with self.database.begin(tenant_id) as tx:

@@ -7,22 +7,22 @@ import asyncio
 from collections.abc import Sequence
 
 from app.domain.errors import Unavailable
-from app.domain.leases import Settled, Settlement
+from app.domain.leases import SettledAttempt, Settlement
 from app.ports.leases import Leases
 
 AT_ONCE = 500
 """Settlements in one call: beyond this a batch gains nothing, and holds its rows' locks for longer."""
 
 
-class Settling:
+class SettleBatcher:
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
-        self._waiting: list[tuple[Settlement, asyncio.Future[Settled | None]]] = []
+        self._waiting: list[tuple[Settlement, asyncio.Future[SettledAttempt | None]]] = []
         self._writer: asyncio.Task[None] | None = None
 
-    async def settle(self, settlement: Settlement) -> Settled | None:
+    async def settle(self, settlement: Settlement) -> SettledAttempt | None:
         """None: the lease is lost. Raises what the store raises; what the others in its batch did is their own."""
-        held: asyncio.Future[Settled | None] = asyncio.get_running_loop().create_future()
+        held: asyncio.Future[SettledAttempt | None] = asyncio.get_running_loop().create_future()
         self._waiting.append((settlement, held))
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write_all(), name="settling")
@@ -33,7 +33,7 @@ class Settling:
             del self._waiting[:AT_ONCE]
             await self._write(batch)
 
-    async def _write(self, batch: Sequence[tuple[Settlement, asyncio.Future[Settled | None]]]) -> None:
+    async def _write(self, batch: Sequence[tuple[Settlement, asyncio.Future[SettledAttempt | None]]]) -> None:
         try:
             answers = await self._leases.settle([settlement for settlement, _ in batch])
         except Exception as error:  # noqa: BLE001 - it belongs to those who wait, and the next batch must be written
@@ -48,7 +48,7 @@ class Settling:
                     held.set_result(answer)
 
 
-def _each(batch: Sequence[tuple[Settlement, asyncio.Future[Settled | None]]], error: Exception) -> None:
+def _each(batch: Sequence[tuple[Settlement, asyncio.Future[SettledAttempt | None]]], error: Exception) -> None:
     for _, held in batch:
         if not held.done():
             held.set_exception(error)

@@ -8,8 +8,8 @@ from app.domain.doorbells import LANE_OF_KIND
 from app.domain.errors import Unavailable
 from app.domain.ids import TenantId
 from app.domain.jobs import AttemptOutcome
-from app.ports.leases import Sweeps, Swept
-from app.services.ringing import Ringing
+from app.ports.leases import Sweeps, SweptJob
+from app.services.ringing import Ringer
 from app.services.tenants import tenants_in_batches
 from app.telemetry import Metrics
 
@@ -22,9 +22,9 @@ BUDGET = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweeping:
+class Sweeper:
     sweeps: Sweeps
-    ringing: Ringing
+    ringing: Ringer
     metrics: Metrics
 
     async def sweep(self, *, early: frozenset[str] | None = None) -> int:
@@ -66,7 +66,7 @@ class Sweeping:
             log.error("scout_missed_jobs", count=missed)
         return missed
 
-    async def _unseen(self, found: list[Swept]) -> int:
+    async def _unseen(self, found: list[SweptJob]) -> int:
         """How many of these jobs the scout can't see. Those that became due since its last look are no fault of it."""
         if not found:
             return 0
@@ -74,7 +74,7 @@ class Sweeping:
         seen = set(await self.sweeps.tenants_with_due_work(limit=EVERY_TENANT, early=kinds))
         return sum(swept.due and swept.ring.tenant_id not in seen for swept in found)
 
-    async def _ring(self, found: list[Swept]) -> int:
+    async def _ring(self, found: list[SweptJob]) -> int:
         for swept in found:
             if swept.expired:
                 self.metrics.finished.labels(swept.kind, AttemptOutcome.EXPIRED).inc()

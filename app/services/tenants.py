@@ -10,7 +10,7 @@ from app.domain.keys import EVERYDAY, NOT_VALID, PREFIX, ApiKey, Scope, digest, 
 from app.domain.tenants import Allowance, Caller, Tenant, TenantState
 from app.ports.database import KeyedDatabase, Tx
 from app.ports.leases import Sweeps
-from app.ports.tokens import Tokens, Vouched
+from app.ports.tokens import TokenVerifier, VerifiedToken
 
 NAMES_AT_A_TIME = 500
 
@@ -33,12 +33,12 @@ TOUCH_EVERY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tenants:
+class TenantService:
     database: KeyedDatabase
     sweeps: Sweeps
     allowance: Allowance
     """What holds where a tenant has no limits of its own."""
-    tokens: Tokens | None = None
+    tokens: TokenVerifier | None = None
     """None: keys alone are accepted."""
 
     async def authenticate(self, credential: str) -> Caller:
@@ -128,7 +128,7 @@ class Tenants:
             if not await tx.keys.revoke(key_id):
                 raise NotFound(f"tenant {tenant_id} has no key {key_id}")
 
-    async def _vouched_for(self, vouched: Vouched) -> Caller:
+    async def _vouched_for(self, vouched: VerifiedToken) -> Caller:
         async with self.database.begin(vouched.tenant_id) as tx:
             tenant = await tx.tenant.get()
         if tenant is None:

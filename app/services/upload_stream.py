@@ -10,7 +10,7 @@ from app.domain.filetypes.sniff import Sniffer
 from app.domain.filetypes.types import HEAD
 
 
-class Meter:
+class UploadStream:
     """Counts, hashes and tells the type of a stream on its way: by content, never by name."""
 
     def __init__(self, chunks: AsyncIterator[bytes], *, limit: int, begun_at: datetime) -> None:

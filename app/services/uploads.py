@@ -15,16 +15,16 @@ import structlog
 from app.domain.documents import Document, DocumentStatus, blob_key, status
 from app.domain.doorbells import NEED_TEXT, TEXT, Ring
 from app.domain.errors import Invalid, LlmNotConfigured
-from app.domain.idempotency import Once
+from app.domain.idempotency import IdempotencyKey
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import Job, NewJob
-from app.domain.usage import Used
+from app.domain.usage import UsageCounts
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 from app.services import idempotency, outputs
 from app.services.limits import refuse_beyond
-from app.services.ringing import Ringing
-from app.services.upload_stream import Meter, refuse_late
+from app.services.ringing import Ringer
+from app.services.upload_stream import UploadStream, refuse_late
 from app.tracing import current
 
 log = structlog.get_logger()
@@ -35,7 +35,7 @@ itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class ReceivedBlob:
     """Bytes in the blob store that no row tells of yet."""
 
     tenant_id: TenantId
@@ -54,7 +54,7 @@ class JobRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class AcceptedUpload:
     document: Document
     jobs: list[Job]
     deduplicated: bool
@@ -63,25 +63,25 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Uploads:
+class UploadService:
     database: Database
     blobs: Blobs
-    ringing: Ringing
+    ringing: Ringer
     languages: Callable[[], frozenset[str]]
     llm: bool
     """Whether a language model is set up."""
 
-    async def receive(self, tenant_id: TenantId, chunks: AsyncIterator[bytes], *, max_bytes: int) -> Received:
+    async def receive(self, tenant_id: TenantId, chunks: AsyncIterator[bytes], *, max_bytes: int) -> ReceivedBlob:
         """Store the bytes while counting and hashing them. Nothing is left behind when it raises.
 
         Raises TooLarge at the limit, Unsupported after the first bytes or, for what is in a container, after the last,
         Invalid for an empty file and for one that takes too long.
         """
         document_id, begun_at = DocumentId(uuid7()), datetime.now(UTC)
-        meter = Meter(chunks, limit=max_bytes, begun_at=begun_at)
+        meter = UploadStream(chunks, limit=max_bytes, begun_at=begun_at)
         await meter.begin()
         await self.blobs.put(blob_key(tenant_id, document_id), meter.stream())
-        return Received(
+        return ReceivedBlob(
             tenant_id=tenant_id,
             document_id=document_id,
             media_type=meter.media_type,
@@ -92,15 +92,15 @@ class Uploads:
 
     async def accept(
         self,
-        received: Received,
+        received: ReceivedBlob,
         *,
         filename: str,
         language: str,
         metadata: Mapping[str, object],
         requests: Sequence[JobRequest],
         max_queued: int,
-        once: Once | None = None,
-    ) -> Accepted:
+        once: IdempotencyKey | None = None,
+    ) -> AcceptedUpload:
         """Make a document of received bytes. The same bytes again are the same document, the same request is done once.
 
         After Invalid, NotFound, TooMany and LlmNotConfigured there is no row: the bytes are to be discarded.
@@ -130,10 +130,10 @@ class Uploads:
         await self.ringing.ring((job.kind, Ring(document.tenant_id, job.id)) for job in due)
         return accepted
 
-    async def discard(self, received: Received) -> None:
+    async def discard(self, received: ReceivedBlob) -> None:
         await self.blobs.delete(blob_key(received.tenant_id, received.document_id))
 
-    async def _mend(self, document: Document, received: Received) -> None:
+    async def _mend(self, document: Document, received: ReceivedBlob) -> None:
         """Bytes that a disk or a restored backup has lost: who uploads them again is the one who has them."""
         if not await outputs.intact(self.blobs, document):
             log.warning("document_mended", tenant_id=document.tenant_id, document_id=str(document.id))
@@ -164,14 +164,14 @@ def check_languages(language: str | None, requests: Sequence[JobRequest], *, ins
 
 
 async def _once(
-    tx: Tx, document: Document, requests: Sequence[JobRequest], *, once: Once | None
-) -> tuple[Accepted, list[Job]]:
+    tx: Tx, document: Document, requests: Sequence[JobRequest], *, once: IdempotencyKey | None
+) -> tuple[AcceptedUpload, list[Job]]:
     """As it is now, and not as it was: what was asked for may be done by now, and is what the caller waits for."""
     while earlier := await idempotency.earlier(tx, once, _parts(document, requests)):
         known = await tx.documents.get(DocumentId(earlier.resource_id))
         if known is not None:
             jobs = await tx.jobs.newest(document_ids=[known.id])
-            return Accepted(document=known, jobs=jobs, deduplicated=not earlier.made, replayed=True), []
+            return AcceptedUpload(document=known, jobs=jobs, deduplicated=not earlier.made, replayed=True), []
         await idempotency.gone(tx, once)
     accepted, new = await _enter(tx, document, requests)
     made, identity = not accepted.deduplicated, accepted.document.id
@@ -189,7 +189,7 @@ def _parts(document: Document, requests: Sequence[JobRequest]) -> Mapping[str, o
     }
 
 
-async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> tuple[Accepted, list[Job]]:
+async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> tuple[AcceptedUpload, list[Job]]:
     added = await tx.documents.add(document)
     while added is None:
         # The same bytes are there; or were a moment ago, and whoever deleted them made room for ours.
@@ -199,11 +199,11 @@ async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> 
             # Sent again after it had failed: that is asking for another try.
             failed = status(known, jobs) is DocumentStatus.FAILED
             again = await _add_jobs(tx, known, requests) if failed else []
-            return Accepted(document=known, jobs=again[::-1] + jobs, deduplicated=True), again
+            return AcceptedUpload(document=known, jobs=again[::-1] + jobs, deduplicated=True), again
         added = await tx.documents.add(document)
-    await tx.usage.add(Used(documents=1, bytes=added.size))
+    await tx.usage.add(UsageCounts(documents=1, bytes=added.size))
     jobs = await _add_jobs(tx, added, requests)
-    return Accepted(document=added, jobs=jobs[::-1], deduplicated=False), jobs
+    return AcceptedUpload(document=added, jobs=jobs[::-1], deduplicated=False), jobs
 
 
 async def _add_jobs(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> list[Job]:

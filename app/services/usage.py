@@ -5,15 +5,15 @@ from datetime import UTC, date, datetime, timedelta
 
 from app.domain.errors import Invalid
 from app.domain.ids import TenantId
-from app.domain.usage import LONGEST, USUAL, DayUsed, each_day
+from app.domain.usage import LONGEST, USUAL, DailyUsage, each_day
 from app.ports.database import Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class UsageService:
     database: Database
 
-    async def by_day(self, tenant_id: TenantId, *, first: date | None, last: date | None) -> list[DayUsed]:
+    async def by_day(self, tenant_id: TenantId, *, first: date | None, last: date | None) -> list[DailyUsage]:
         """Every day from the first to the last, in UTC; the last 30 where nothing is said."""
         first, last = _days(first, last, today=datetime.now(UTC).date())
         async with self.database.begin(tenant_id) as tx:

@@ -8,20 +8,20 @@ from app.domain.doorbells import Ring
 from app.domain.errors import Conflict, NotFound
 from app.domain.ids import JobId, TenantId, WebhookId, uuid7
 from app.domain.jobs import Job
-from app.domain.webhooks import KIND, MOST, TEST, Delivery, Event, Webhook, delivery, new_secret
+from app.domain.webhooks import KIND, MOST, TEST, DeliveryRecord, Event, Webhook, delivery, new_secret
 from app.ports.database import Database, Tx
 from app.ports.sender import Sender
-from app.services.ringing import Ringing
+from app.services.ringing import Ringer
 from app.tracing import current
 
 NONE = "there is no such webhook"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Webhooks:
+class WebhookService:
     database: Database
     sender: Sender
-    ringing: Ringing
+    ringing: Ringer
 
     async def add(self, tenant_id: TenantId, *, url: str, events: Collection[Event], description: str) -> Webhook:
         """Raises Invalid for an address that nothing is sent to, Conflict where there are too many."""
@@ -84,12 +84,12 @@ class Webhooks:
 
     async def deliveries(
         self, tenant_id: TenantId, webhook_id: WebhookId, *, limit: int, before: JobId | None = None
-    ) -> list[Delivery]:
+    ) -> list[DeliveryRecord]:
         """Newest first."""
         async with self.database.begin(tenant_id) as tx:
             await _existing(tx, webhook_id)
             jobs = await tx.webhooks.deliveries(webhook_id, limit=limit, before=before)
-            return [Delivery(job=job, attempts=await tx.jobs.attempts(job.id)) for job in jobs]
+            return [DeliveryRecord(job=job, attempts=await tx.jobs.attempts(job.id)) for job in jobs]
 
 
 async def _existing(tx: Tx, webhook_id: WebhookId) -> Webhook:

@@ -16,10 +16,10 @@ from fastapi.security.base import SecurityBase
 from app.domain.errors import Forbidden, TooMany, Unauthorized, Unavailable
 from app.domain.ids import TenantId
 from app.domain.keys import Scope
-from app.domain.rates import WINDOW, Verdict
+from app.domain.rates import WINDOW, RateDecision
 from app.domain.tenants import Caller
-from app.services.limits import Rates
-from app.services.tenants import Tenants
+from app.services.limits import RateLimiter
+from app.services.tenants import TenantService
 from app.web.refusals import refuses
 
 
@@ -54,12 +54,12 @@ async def _authenticated(request: Request) -> Caller:
     scheme, _, credential = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not credential:
         raise Unauthorized("send an API key: Authorization: Bearer daira_<tenant>_<secret>")
-    tenants: Tenants = request.app.state.runtime.tenants
+    tenants: TenantService = request.app.state.runtime.tenants
     return await tenants.authenticate(credential.strip())
 
 
 def _hold_to_rate(request: Request, caller: Caller) -> None:
-    rates: Rates = request.app.state.runtime.rates
+    rates: RateLimiter = request.app.state.runtime.rates
     verdict = rates.judge(caller.tenant_id, limit=caller.allowance.requests_per_minute)
     request.state.rate_headers = _headers(verdict)
     if not verdict.admitted:
@@ -69,7 +69,7 @@ def _hold_to_rate(request: Request, caller: Caller) -> None:
         )
 
 
-def _headers(verdict: Verdict) -> dict[str, str]:
+def _headers(verdict: RateDecision) -> dict[str, str]:
     """Of draft-ietf-httpapi-ratelimit-headers: within `t` seconds no more than `r` requests can be used."""
     return {
         "RateLimit-Policy": f'"requests";q={verdict.limit};w={WINDOW:.0f}',

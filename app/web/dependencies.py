@@ -7,17 +7,17 @@ from fastapi import Depends, Header, Path, Request, Response
 from pydantic import BeforeValidator
 
 from app.domain.errors import Conflict, IdempotencyMismatch, Invalid, NotFound
-from app.domain.idempotency import Once
+from app.domain.idempotency import IdempotencyKey
 from app.domain.ids import DocumentId, JobId, WebhookId
-from app.services.documents import Documents
-from app.services.events.open import Events
-from app.services.jobs import Jobs
-from app.services.outputs import Outputs
+from app.services.documents import DocumentService
+from app.services.events.open import EventService
+from app.services.jobs import JobService
+from app.services.outputs import OutputService
 from app.services.renditions import Renditions
-from app.services.search import Search
-from app.services.uploads import Uploads
-from app.services.usage import Usage
-from app.services.webhooks import Webhooks
+from app.services.search import SearchService
+from app.services.uploads import UploadService
+from app.services.usage import UsageService
+from app.services.webhooks import WebhookService
 from app.web.refusals import refuses
 
 
@@ -46,15 +46,15 @@ def _id_of(what: str) -> BeforeValidator:
 PageNumber = Annotated[int, Path(description="From 1.", json_schema_extra={"minimum": 1})]
 """One that no document has is answered like one that this document has not."""
 
-TheDocuments = Annotated[Documents, _of_runtime("documents")]
-TheEvents = Annotated[Events, _of_runtime("events")]
-TheJobs = Annotated[Jobs, _of_runtime("jobs")]
-TheOutputs = Annotated[Outputs, _of_runtime("outputs")]
+TheDocuments = Annotated[DocumentService, _of_runtime("documents")]
+TheEvents = Annotated[EventService, _of_runtime("events")]
+TheJobs = Annotated[JobService, _of_runtime("jobs")]
+TheOutputs = Annotated[OutputService, _of_runtime("outputs")]
 TheRenditions = Annotated[Renditions, _of_runtime("renditions")]
-TheSearch = Annotated[Search, _of_runtime("search")]
-TheUploads = Annotated[Uploads, _of_runtime("uploads")]
-TheWebhooks = Annotated[Webhooks, _of_runtime("webhooks")]
-TheUsage = Annotated[Usage, _of_runtime("usage")]
+TheSearch = Annotated[SearchService, _of_runtime("search")]
+TheUploads = Annotated[UploadService, _of_runtime("uploads")]
+TheWebhooks = Annotated[WebhookService, _of_runtime("webhooks")]
+TheUsage = Annotated[UsageService, _of_runtime("usage")]
 ADocumentId = Annotated[DocumentId, _id_of("document")]
 AJobId = Annotated[JobId, _id_of("job")]
 AWebhookId = Annotated[WebhookId, _id_of("webhook")]
@@ -72,12 +72,12 @@ KEY = Header(
 
 
 @refuses(Conflict, IdempotencyMismatch)
-async def _once(request: Request, key: Annotated[str | None, KEY] = None) -> Once | None:
+async def _once(request: Request, key: Annotated[str | None, KEY] = None) -> IdempotencyKey | None:
     if key is None:
         return None
     if len(request.headers.getlist("idempotency-key")) > 1:
         raise Invalid("send one Idempotency-Key", pointer="/Idempotency-Key")
-    return Once(key=key, operation=f"{request.method} {request.url.path}")
+    return IdempotencyKey(key=key, operation=f"{request.method} {request.url.path}")
 
 
 def tell_replayed(response: Response, *, replayed: bool) -> None:
@@ -85,4 +85,4 @@ def tell_replayed(response: Response, *, replayed: bool) -> None:
         response.headers["Idempotency-Replayed"] = "true"
 
 
-AnOnce = Annotated[Once | None, Depends(_once)]
+AnOnce = Annotated[IdempotencyKey | None, Depends(_once)]

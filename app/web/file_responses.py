@@ -60,7 +60,7 @@ async def begun(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     return all_of_them()
 
 
-class Delivery(StreamingResponse):
+class RenditionResponse(StreamingResponse):
     """A rendition on its way, closed when it has arrived or its reader has left."""
 
     def __init__(self, rendition: Rendition, *, media_type: str, headers: Mapping[str, str]) -> None:
@@ -85,7 +85,7 @@ _ONE_RANGE = re.compile(r"bytes=(?P<first>\d{0,19})-(?P<last>\d{0,19})")
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ByteRange:
     start: int
     end: int
     """Not included."""
@@ -94,7 +94,7 @@ class Range:
         return f"bytes {self.start}-{self.end - 1}/{size}"
 
 
-def chosen(header: str | None, *, size: int) -> Range | None:
+def chosen(header: str | None, *, size: int) -> ByteRange | None:
     """None for all of it: nothing was asked for, or nothing that can be understood.
 
     Raises HTTPException (416) for a range that has nothing of the document.
@@ -112,7 +112,7 @@ def chosen(header: str | None, *, size: int) -> Range | None:
         raise HTTPException(
             416, f"the document has {size} bytes, and none in this range", headers={"Content-Range": f"bytes */{size}"}
         )
-    return Range(start, end)
+    return ByteRange(start, end)
 
 
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "What the client has is the same still."}}

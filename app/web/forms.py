@@ -14,7 +14,7 @@ PARTS_LIMIT = 20
 
 
 @dataclass(slots=True)
-class Form:
+class MultipartForm:
     """A form whose parts are met in the order in which they were sent."""
 
     content_type: str

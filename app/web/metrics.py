@@ -6,12 +6,12 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from app.domain.doorbells import LANE_OF_KIND
 from app.domain.errors import Unavailable
-from app.ports.leases import Backlog, Wear
-from app.services.backlog_cache import Looks
+from app.ports.leases import Backlog, CleanupBlockers
+from app.services.backlog_cache import BacklogCache
 from app.telemetry import Metrics
 
 
-async def exposition(metrics: Metrics, looks: Looks) -> bytes:
+async def exposition(metrics: Metrics, looks: BacklogCache) -> bytes:
     """Metrics of the process, and of the table unless the database is away: those are left out then, not told as 0."""
     registry = CollectorRegistry()
     up = Gauge("daira_backlog_up", "1 where the table could be looked at, else 0", registry=registry)
@@ -43,7 +43,7 @@ def _backlog(backlog: list[Backlog], registry: CollectorRegistry) -> None:
         oldest.labels(row.kind).set(row.oldest_due.total_seconds())
 
 
-def _wear(wear: Wear, registry: CollectorRegistry) -> None:
+def _wear(wear: CleanupBlockers, registry: CollectorRegistry) -> None:
     _rows("daira_rows_dead", "Rows that vacuum has not removed yet", wear.dead, registry)
     _rows("daira_rows_live", "Rows, as the server estimates them", wear.live, registry)
     oldest = Gauge(

@@ -15,10 +15,10 @@ from uuid import UUID
 
 from fastapi import Depends, Query, Request, Response
 
-from app.domain.documents import Cursor
+from app.domain.documents import DocumentCursor
 from app.domain.errors import Invalid
 from app.domain.ids import DocumentId, JobId, TenantId, WebhookId
-from app.domain.search import Place
+from app.domain.search import SearchPosition
 from app.web.callers import Reader
 from app.web.schemas import in_utc
 
@@ -87,7 +87,7 @@ def of_document(created_at: datetime, document_id: DocumentId) -> str:
     return _pack([created_at.isoformat(), str(document_id)])
 
 
-def document(cursor: str | None) -> Cursor | None:
+def document(cursor: str | None) -> DocumentCursor | None:
     if cursor is None:
         return None
     try:
@@ -95,7 +95,7 @@ def document(cursor: str | None) -> Cursor | None:
         moment = datetime.fromisoformat(created_at)
         if moment.tzinfo is None:
             raise _refused()
-        return Cursor(created_at=in_utc(moment), id=DocumentId(UUID(document_id)))
+        return DocumentCursor(created_at=in_utc(moment), id=DocumentId(UUID(document_id)))
     except (ValueError, TypeError, AttributeError):
         raise _refused() from None
 
@@ -124,16 +124,16 @@ def _id(cursor: str) -> UUID:
         raise _refused() from None
 
 
-def of_hit(place: Place) -> str:
+def of_hit(place: SearchPosition) -> str:
     return _pack([str(place.rank), str(place.document_id), str(place.page)])
 
 
-def hit(cursor: str | None) -> Place | None:
+def hit(cursor: str | None) -> SearchPosition | None:
     if cursor is None:
         return None
     try:
         rank, document_id, page = _unpack(cursor)
-        return Place(rank=_number(rank), document_id=DocumentId(UUID(document_id)), page=_number(page))
+        return SearchPosition(rank=_number(rank), document_id=DocumentId(UUID(document_id)), page=_number(page))
     except (ValueError, TypeError, AttributeError):
         raise _refused() from None
 

@@ -8,7 +8,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.telemetry import Metrics
-from app.tracing import Spans, Untraced, current, trace_id
+from app.tracing import NullSpans, Spans, current, trace_id
 
 log = structlog.get_logger()
 
@@ -16,10 +16,10 @@ ACCEPTABLE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 """A caller's own X-Request-ID is kept when it can do no harm in a log."""
 
 
-class Requests:
+class RequestLog:
     def __init__(self, app: ASGIApp, *, metrics: Metrics, spans: Spans | None = None) -> None:
         self._app = app
-        self._spans: Spans = spans or Untraced()
+        self._spans: Spans = spans or NullSpans()
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,7 +71,7 @@ class Requests:
 
 KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
-UNTRACED = Untraced()
+UNTRACED = NullSpans()
 
 
 def _called(scope: Scope) -> tuple[str, str]:

@@ -19,7 +19,7 @@ SLOWEST = 240
 """Bytes a second, on average, that a body must come with; what Kestrel asks for."""
 
 
-class Pace:
+class SlowBodyGuard:
     def __init__(self, app: ASGIApp, *, patience: float) -> None:
         """`patience` (seconds) is what a client may be behind that pace."""
         self._app = app
@@ -62,7 +62,7 @@ NO_HTTP = (
 """What mostly is wrong with it. Uvicorn does not hand on what the parser has said."""
 
 
-class Patient(H11Protocol):
+class PatientProtocol(H11Protocol):
     patience: float
     """Seconds; see `patient`."""
 
@@ -152,6 +152,6 @@ def _refusal() -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
     return head, h11.Data(data=body), h11.EndOfMessage()
 
 
-def patient(seconds: float) -> type[Patient]:
+def patient(seconds: float) -> type[PatientProtocol]:
     """For uvicorn's configuration, which wants a class."""
-    return type("Patient", (Patient,), {"patience": seconds})
+    return type("Patient", (PatientProtocol,), {"patience": seconds})

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, S
 
 from app.domain.errors import Invalid
 from app.domain.jobs import JobState
-from app.domain.webhooks import OVERLAP, Delivery, Event, Webhook
+from app.domain.webhooks import OVERLAP, DeliveryRecord, Event, Webhook
 from app.web.errors import json_pointer, said
 from app.web.schemas import AttemptBody, ErrorBody
 from app.web.strict_json import parse_json, whole
@@ -60,7 +60,7 @@ class DeliveryBody(BaseModel):
     history: list[AttemptBody]
 
     @classmethod
-    def of(cls, delivery: Delivery) -> "DeliveryBody":
+    def of(cls, delivery: DeliveryRecord) -> "DeliveryBody":
         job = delivery.job
         return cls(
             id=job.id,
@@ -95,7 +95,7 @@ def _fields(webhook: Webhook) -> dict[str, object]:
     }
 
 
-def _status(delivery: Delivery) -> int | None:
+def _status(delivery: DeliveryRecord) -> int | None:
     job = delivery.job
     if isinstance(job.result, dict) and job.state is JobState.DONE:
         status: int = job.result["status"]

@@ -11,7 +11,7 @@ from app.domain.leases import ClaimedJob
 from app.ports.doorbell import Delivery, Doorbell
 from app.services.execution import Execution
 from app.telemetry import Metrics
-from app.worker.heartbeat import Heart, monotonic
+from app.worker.heartbeat import Heartbeat, monotonic
 
 log = structlog.get_logger()
 
@@ -44,7 +44,7 @@ class Consumer:
         slots: int,
         doorbell: Doorbell,
         execution: Execution,
-        heart: Heart,
+        heart: Heartbeat,
         early_pass: EarlyPass,
         sweep_every: timedelta,
         metrics: Metrics,

@@ -16,12 +16,12 @@ import structlog
 
 from app.domain.errors import Unavailable
 from app.domain.jobs import Progress
-from app.domain.leases import Beat, Lease, Pulse
+from app.domain.leases import BeatResult, Lease, LeaseBeat
 from app.ports.leases import Leases
 from app.services.execution import Interruption
 
 
-class JobHold:
+class HeldLease:
     """Shared by the handler's loop and the heart's thread."""
 
     def __init__(self, lease: Lease, *, claimed_at: float, length: timedelta) -> None:
@@ -63,15 +63,15 @@ class JobHold:
         if work is not None:
             self._loop.call_soon_threadsafe(work.cancel)
 
-    def pulse(self, *, now: float) -> Pulse | None:
+    def pulse(self, *, now: float) -> LeaseBeat | None:
         """Due at a third of the lease, or when there is progress to tell."""
         progress = self._progress
         told = progress if progress != self._told else None
         if told is None and now - self._renewed_at < self._length / 3:
             return None
-        return Pulse(lease=self.lease, progress=told)
+        return LeaseBeat(lease=self.lease, progress=told)
 
-    def renewed(self, pulse: Pulse, *, sent_at: float) -> None:
+    def renewed(self, pulse: LeaseBeat, *, sent_at: float) -> None:
         self._renewed_at = sent_at
         self._told = pulse.progress or self._told
 
@@ -93,12 +93,12 @@ TICK = 1.0
 OpenLeases = Callable[[], AbstractAsyncContextManager[Leases]]
 
 
-class Heart:
+class Heartbeat:
     def __init__(self, open_leases: OpenLeases, *, lease: timedelta) -> None:
         """`open_leases` is entered on the heart's own thread: a connection belongs to one loop."""
         self._open_leases = open_leases
         self._length = lease
-        self._holds: set[JobHold] = set()
+        self._holds: set[HeldLease] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._beat()), name="heart", daemon=True)
 
@@ -110,9 +110,9 @@ class Heart:
         await asyncio.to_thread(self._thread.join)
 
     @contextmanager
-    def hold(self, lease: Lease, *, claimed_at: float) -> Iterator[JobHold]:
+    def hold(self, lease: Lease, *, claimed_at: float) -> Iterator[HeldLease]:
         """Beat for this lease for as long as the context lasts."""
-        hold = JobHold(lease, claimed_at=claimed_at, length=self._length)
+        hold = HeldLease(lease, claimed_at=claimed_at, length=self._length)
         self._holds.add(hold)
         try:
             yield hold
@@ -150,7 +150,7 @@ class Heart:
         _answer(beats, holds=holds, pulses={pulse.lease: pulse for pulse in pulses}, sent_at=now)
 
 
-def _is_over(hold: JobHold, *, now: float) -> bool:
+def _is_over(hold: HeldLease, *, now: float) -> bool:
     """Past its local deadline: somebody else may claim the job from now on."""
     over = hold.left(now=now) <= 0
     if over:
@@ -158,7 +158,9 @@ def _is_over(hold: JobHold, *, now: float) -> bool:
     return over
 
 
-def _answer(beats: list[Beat], *, holds: dict[Lease, JobHold], pulses: dict[Lease, Pulse], sent_at: float) -> None:
+def _answer(
+    beats: list[BeatResult], *, holds: dict[Lease, HeldLease], pulses: dict[Lease, LeaseBeat], sent_at: float
+) -> None:
     for beat in beats:
         hold = holds[beat.lease]
         if not beat.held:

@@ -10,17 +10,17 @@ from datetime import timedelta
 import structlog
 
 from app.services.execution import Interruption
-from app.services.maintenance import Upkeep
-from app.services.purging import Purging
-from app.services.sweeping import Sweeping
+from app.services.maintenance import Maintenance
+from app.services.purging import Purger
+from app.services.sweeping import Sweeper
 from app.telemetry import Metrics
 from app.worker.consumer import Consumer
-from app.worker.heartbeat import Heart
+from app.worker.heartbeat import Heartbeat
 
 log = structlog.get_logger()
 
 
-async def keep_going(
+async def run_periodically(
     name: str,
     turn: Callable[[], Awaitable[object]],
     *,
@@ -62,12 +62,12 @@ class Worker:
     name: str
     """Under which its jobs are claimed."""
     consumers: Sequence[Consumer]
-    heart: Heart
-    sweeping: Sweeping
+    heart: Heartbeat
+    sweeping: Sweeper
     sweep_every: timedelta
-    purging: Purging
+    purging: Purger
     purge_every: timedelta
-    upkeep: Upkeep
+    upkeep: Maintenance
     grace: timedelta
     metrics: Metrics
     _consuming: list[asyncio.Task[None]] = field(default_factory=list)
@@ -99,10 +99,12 @@ class Worker:
         log.info("worker_stopped")
 
     async def _keep(self, name: str, turn: Callable[[], Awaitable[object]], *, every: timedelta) -> None:
-        await keep_going(name, turn, every=every, deadline=max(every, timedelta(seconds=60)), metrics=self.metrics)
+        await run_periodically(
+            name, turn, every=every, deadline=max(every, timedelta(seconds=60)), metrics=self.metrics
+        )
 
     async def _keep_purging(self) -> None:
-        await keep_going(
+        await run_periodically(
             "purge",
             self.purging.purge,
             every=self.purge_every,
@@ -114,7 +116,7 @@ class Worker:
         )
 
     async def _keep_up(self) -> None:
-        await keep_going(
+        await run_periodically(
             "upkeep",
             self.upkeep.keep_up,
             every=UPKEEP_EVERY,

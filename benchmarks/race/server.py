@@ -11,7 +11,7 @@ from pathlib import Path
 import asyncpg
 
 from app.adapters.postgres.engine import administer
-from app.embedded.locks import Locks
+from app.embedded.locks import ClusterLocks
 from app.embedded.server import EmbeddedPostgres
 
 HOME = Path("/var/tmp") / f"daira-race-{os.getuid()}"  # noqa: S108 - /tmp may be memory, where a sync costs nothing
@@ -57,5 +57,5 @@ async def open_server() -> AsyncIterator[Server]:
     finally:
         postgres.close()
         # The server stops by itself when nobody uses it any more.
-        if alone and await asyncio.to_thread(Locks(HOME).server.is_free_within, timedelta(seconds=60)):
+        if alone and await asyncio.to_thread(ClusterLocks(HOME).server.is_free_within, timedelta(seconds=60)):
             shutil.rmtree(HOME, ignore_errors=True)

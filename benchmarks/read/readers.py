@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from app.domain.errors import DocumentFault
-from app.ports.reading import Mode, Unreadable
+from app.ports.reading import Mode, UnreadablePage
 from app.reading.engines import rapidocr
 from app.reading.recognizer import ProcessRecognizer
 
@@ -90,7 +90,7 @@ class Daira:
         try:
             async with self._recognizer.open(file, media_type=media_type, language="eng", mode=Mode.FORCE) as opened:
                 async for page in opened.pages([1]):
-                    if not isinstance(page, Unreadable):
+                    if not isinstance(page, UnreadablePage):
                         text, confidence = page.text, page.confidence
         except DocumentFault as fault:
             print(f"{self.name}: {file.name}: {fault}", file=sys.stderr)

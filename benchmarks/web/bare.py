@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 from fastapi import FastAPI, HTTPException, UploadFile
 
 from app.adapters.postgres.database import PostgresDatabase
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.domain.documents import Document
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import NewJob
@@ -29,7 +29,7 @@ DURABLE = os.environ.get("BARE_DURABLE") == "true"
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    engine = Engine(os.environ["BARE_DATABASE_URL"], pool_size=10, name="bare")
+    engine = PostgresEngine(os.environ["BARE_DATABASE_URL"], pool_size=10, name="bare")
     app.state.database = PostgresDatabase(engine)
     yield
     await engine.close()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
 
-from app.adapters.postgres.engine import reachable
+from app.adapters.postgres.engine import postgres_reachable
 from app.domain.doorbells import Ring
 from app.domain.errors import Unavailable
 from app.domain.ids import JobId
@@ -29,7 +29,7 @@ async def insist(act: Callable[[], Awaitable[T]]) -> T:
     """Again and again, while the database or the queue is away; whoever asks has the deadline."""
     while True:
         try:
-            with reachable():
+            with postgres_reachable():
                 return await act()
         except Unavailable:
             await asyncio.sleep(0.2)

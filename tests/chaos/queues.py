@@ -10,7 +10,7 @@ import aioboto3
 from redis.asyncio import Redis
 
 from app.adapters.postgres.doorbell import PostgresDoorbell
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.adapters.redis.doorbell import RedisDoorbell
 from app.adapters.sqs.doorbell import SqsDoorbell
 from app.embedded.server import EmbeddedPostgres
@@ -55,7 +55,7 @@ async def postgres_queue(_cloned: Cloned) -> AsyncIterator[Queue]:
         await server.start()
         await server.prepare()
         url = server.cloned.app_url
-        engine = Engine(url, pool_size=2, name="test")
+        engine = PostgresEngine(url, pool_size=2, name="test")
         stack.push_async_callback(engine.close)
         doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=url, dropped=_unheard)
         stack.push_async_callback(doorbell.close)
@@ -70,7 +70,7 @@ async def postgres_queue(_cloned: Cloned) -> AsyncIterator[Queue]:
 @asynccontextmanager
 async def main_queue(cloned: Cloned) -> AsyncIterator[Queue]:
     """On the main database, as without a setting: it goes where that goes."""
-    engine = Engine(cloned.app_url, pool_size=4, name="test")
+    engine = PostgresEngine(cloned.app_url, pool_size=4, name="test")
     doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=cloned.app_url, dropped=_unheard)
 
     async def wipe() -> None:

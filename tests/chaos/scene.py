@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from app.adapters.postgres.database import PostgresDatabase
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.embedded.server import EmbeddedPostgres
 from tests.chaos import load
 from tests.chaos.arrivals import Arrivals
@@ -46,7 +46,7 @@ async def scene(form: Form, *, seed: int, adapter: str) -> AsyncIterator[Scene]:
         async with administer(server.cloned.admin_url) as admin:
             await admin.execute(REGISTER, form.tenants)
         queue = await stack.enter_async_context(STORM_QUEUES[adapter](server.cloned))
-        engine = Engine(server.cloned.app_url, pool_size=6, name="arrivals")
+        engine = PostgresEngine(server.cloned.app_url, pool_size=6, name="arrivals")
         stack.push_async_callback(engine.close)
         dice = random.Random(f"clocks {seed}")  # noqa: S311 - repeatable is what it must be
         clocks = Clocks(folder, dice) if form.wrong_clocks else None

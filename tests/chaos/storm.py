@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from app.adapters.postgres.engine import administer, reachable
+from app.adapters.postgres.engine import administer, postgres_reachable
 from app.domain.errors import Unavailable
 from app.domain.ids import JobId
 from app.domain.jobs import JobState
@@ -116,7 +116,7 @@ async def _keep_watching(where: Scene, watch: Watch, progress: Progress) -> None
         with contextlib.suppress(Unavailable):
             async with administer(where.server.cloned.admin_url) as admin:
                 while True:
-                    with reachable():
+                    with postgres_reachable():
                         rows = await admin.fetch(ROWS, timeout=30)
                     now = [(JobId(row["id"]), JobState(row["state"]), row["attempts"]) for row in rows]
                     watch.look(now)

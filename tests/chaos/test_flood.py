@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.adapters.postgres.sweeps import PostgresSweeps
 from app.domain.doorbells import Lane, Ring
 from app.ports.doorbell import Delivery
-from app.services.ringing import Ringing
-from app.services.sweeping import Sweeping
+from app.services.ringing import Ringer
+from app.services.sweeping import Sweeper
 from app.telemetry import Metrics
 from tests.chaos.fleet import Fleet, fleet
 from tests.support.databases import Cloned
@@ -53,10 +53,10 @@ class Noted:
 
 
 async def test_ten_minutes_without_a_worker_are_rung_for_at_most_ten_times_a_job(cloned: Cloned) -> None:
-    engine = Engine(cloned.app_url, pool_size=1, name="test")
+    engine = PostgresEngine(cloned.app_url, pool_size=1, name="test")
     rig = postgres_rig(cloned, engine)
     queue = Noted()
-    sweeping = Sweeping(sweeps=PostgresSweeps(engine), ringing=Ringing({Lane.OCR: queue}, Metrics()), metrics=Metrics())
+    sweeping = Sweeper(sweeps=PostgresSweeps(engine), ringing=Ringer({Lane.OCR: queue}, Metrics()), metrics=Metrics())
     rings = await Fleet(cloned=cloned, workers=[]).enqueue(JOBS, tenants=TENANTS)
     ((pid,),) = await engine.call("select pg_backend_pid()")
     costs = []

@@ -23,7 +23,7 @@ from app.domain.jobs import NewJob
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
 from app.ports.leases import Reporter
-from app.services.tenants import Tenants
+from app.services.tenants import TenantService
 from app.settings import Settings
 from app.telemetry import Metrics
 from tests.chaos.fleet import fleet, ring_all
@@ -123,7 +123,7 @@ async def test_nor_do_they_in_memory() -> None:
         database_url="memory://", queue_url="memory://", blob_url="memory://", ocr="null", lanes=f"ocr={SLOTS}"
     )
     async with open_runtime(settings, Metrics(), handlers=[Slow()]) as runtime:
-        tenants: Tenants = runtime.tenants
+        tenants: TenantService = runtime.tenants
         for tenant in (WHALE, MINNOW):
             await tenants.create(tenant)
 

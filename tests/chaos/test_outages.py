@@ -17,7 +17,7 @@ import pytest
 
 from app.adapters.postgres import doorbell as listener_module
 from app.adapters.postgres.doorbell import PostgresDoorbell
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.doorbells import Ring
 from app.embedded.server import EmbeddedPostgres
 from app.ports.doorbell import Delivery
@@ -49,7 +49,7 @@ async def own_server() -> AsyncIterator[OwnServer]:
 @pytest.mark.parametrize("away", [0, 20], ids=["a moment", "20 seconds"])
 async def test_jobs_survive_a_crash_of_the_database_and_new_work_starts_soon_after(away: int) -> None:
     async with own_server() as server:
-        engine = Engine(server.cloned.app_url, pool_size=2, name="test")
+        engine = PostgresEngine(server.cloned.app_url, pool_size=2, name="test")
         doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=server.cloned.app_url, dropped=lambda _: None)
         settings = {"WORK_SECONDS": "0.1", "DAIRA_LEASE_SECONDS": "10"}
         async with fleet(server.cloned, queue_url="", workers=2, **settings) as run:
@@ -95,7 +95,7 @@ class Listening:
 @asynccontextmanager
 async def listening() -> AsyncIterator[Listening]:
     async with own_server() as server, administer(server.cloned.admin_url) as admin:
-        engine = Engine(server.cloned.app_url, pool_size=2, name="test")
+        engine = PostgresEngine(server.cloned.app_url, pool_size=2, name="test")
         doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=server.cloned.app_url, dropped=lambda _: None)
         (ring,) = await Fleet(cloned=server.cloned, workers=[]).enqueue(1, tenants=1)
         waiting = asyncio.create_task(doorbell.answer(limit=1, wait=timedelta(seconds=30)))

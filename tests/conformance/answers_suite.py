@@ -6,19 +6,19 @@ from dataclasses import replace
 import pytest
 
 from app.domain.leases import Lease, Settlement
-from app.domain.llm.kept_answers import Kept
+from app.domain.llm.kept_answers import KeptAnswer
 from tests.support.rig import Rig, done, fail, new_answer, release
 
 FIRST = new_answer(question="a:0", text='{"summary": "…"}')
 USELESS = new_answer(question="b:0", text=None, fault="not JSON", output_tokens=0)
 
 
-async def keep(rig: Rig, lease: Lease, kept: Kept) -> bool:
+async def keep(rig: Rig, lease: Lease, kept: KeptAnswer) -> bool:
     async with rig.database.begin(lease.tenant_id) as tx:
         return await tx.answers.keep(lease, kept)
 
 
-async def kept(rig: Rig, lease: Lease) -> list[Kept]:
+async def kept(rig: Rig, lease: Lease) -> list[KeptAnswer]:
     async with rig.database.begin(lease.tenant_id) as tx:
         return sorted(await tx.answers.kept(lease.job_id), key=lambda each: each.question)
 

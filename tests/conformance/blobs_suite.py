@@ -10,7 +10,7 @@ import pytest
 
 from app.domain.errors import Invalid, NotFound, Unavailable
 from app.domain.ids import TenantId
-from app.ports.blobs import CHUNK, StockedBlobs
+from app.ports.blobs import CHUNK, InventoriedBlobs
 
 ACME = TenantId("acme")
 KEY = "acme/0197a2b8-7f3c-7000-8000-000000000001"
@@ -90,28 +90,28 @@ async def digest(pieces: AsyncIterator[bytes]) -> str:
     return digest.hexdigest()
 
 
-async def keys(blobs: StockedBlobs, tenant: TenantId = ACME, *, older_than: timedelta = NO_TIME) -> list[str]:
+async def keys(blobs: InventoriedBlobs, tenant: TenantId = ACME, *, older_than: timedelta = NO_TIME) -> list[str]:
     return sorted([key async for key in blobs.keys(tenant, older_than=older_than)])
 
 
-async def nothing_is_left(blobs: StockedBlobs) -> bool:
+async def nothing_is_left(blobs: InventoriedBlobs) -> bool:
     return not await blobs.clear_unfinished(ACME, older_than=NO_TIME, dry_run=True) and not await keys(blobs)
 
 
-async def nothing_but_blobs(blobs: StockedBlobs) -> bool:
+async def nothing_but_blobs(blobs: InventoriedBlobs) -> bool:
     return not await blobs.clear_unfinished(ACME, older_than=NO_TIME, dry_run=True)
 
 
-async def content(blobs: StockedBlobs, key: str = KEY, *, start: int = 0, end: int | None = None) -> bytes:
+async def content(blobs: InventoriedBlobs, key: str = KEY, *, start: int = 0, end: int | None = None) -> bytes:
     return b"".join([chunk async for chunk in blobs.get(key, start=start, end=end)])
 
 
 class BlobsSuite:
-    async def test_what_was_put_is_read(self, blobs: StockedBlobs) -> None:
+    async def test_what_was_put_is_read(self, blobs: InventoriedBlobs) -> None:
         await blobs.put(KEY, chunks(b"Dear ", b"", b"Sir"))
         assert await content(blobs) == b"Dear Sir"
 
-    async def test_nothing_can_be_stored_as_well(self, blobs: StockedBlobs) -> None:
+    async def test_nothing_can_be_stored_as_well(self, blobs: InventoriedBlobs) -> None:
         await blobs.put(KEY, chunks())
         assert await content(blobs) == b""
 
@@ -129,11 +129,11 @@ class BlobsSuite:
             (50, 60, b""),
         ],
     )
-    async def test_a_range_is_read(self, blobs: StockedBlobs, start: int, end: int | None, expected: bytes) -> None:
+    async def test_a_range_is_read(self, blobs: InventoriedBlobs, start: int, end: int | None, expected: bytes) -> None:
         await blobs.put(KEY, chunks(b"0123456789"))
         assert await content(blobs, start=start, end=end) == expected
 
-    async def test_a_large_blob_comes_in_chunks(self, blobs: StockedBlobs) -> None:
+    async def test_a_large_blob_comes_in_chunks(self, blobs: InventoriedBlobs) -> None:
         part = bytes(range(256)) * 256
         whole = part * 50 + b"the end"
         await blobs.put(KEY, chunks(*[part] * 50, b"the end"))
@@ -143,24 +143,24 @@ class BlobsSuite:
         start, end = CHUNK - 3, CHUNK * 2 + 5
         assert await content(blobs, start=start, end=end) == whole[start:end]
 
-    async def test_a_second_put_replaces_the_first(self, blobs: StockedBlobs) -> None:
+    async def test_a_second_put_replaces_the_first(self, blobs: InventoriedBlobs) -> None:
         await blobs.put(KEY, chunks(b"the first, and longer"))
         await blobs.put(KEY, chunks(b"the second"))
         assert await content(blobs) == b"the second"
 
-    async def test_a_refused_put_leaves_nothing(self, blobs: StockedBlobs) -> None:
+    async def test_a_refused_put_leaves_nothing(self, blobs: InventoriedBlobs) -> None:
         with pytest.raises(Refused):
             await blobs.put(KEY, refused(b"half of it"))
         with pytest.raises(NotFound):
             await content(blobs)
 
-    async def test_a_refused_put_leaves_what_was_there(self, blobs: StockedBlobs) -> None:
+    async def test_a_refused_put_leaves_what_was_there(self, blobs: InventoriedBlobs) -> None:
         await blobs.put(KEY, chunks(b"the first"))
         with pytest.raises(Refused):
             await blobs.put(KEY, refused(b"half of the second"))
         assert await content(blobs) == b"the first"
 
-    async def test_a_cancelled_put_leaves_nothing(self, blobs: StockedBlobs) -> None:
+    async def test_a_cancelled_put_leaves_nothing(self, blobs: InventoriedBlobs) -> None:
         begun = asyncio.Event()
 
         async def endless() -> AsyncIterator[bytes]:
@@ -177,7 +177,7 @@ class BlobsSuite:
         with pytest.raises(NotFound):
             await content(blobs)
 
-    async def test_a_large_blob_is_read_as_it_was_put_and_in_parts(self, blobs: StockedBlobs) -> None:
+    async def test_a_large_blob_is_read_as_it_was_put_and_in_parts(self, blobs: InventoriedBlobs) -> None:
         whole = b"".join([piece async for piece in large()])
         assert len(whole) == LARGE
         await blobs.put(KEY, large())
@@ -189,28 +189,28 @@ class BlobsSuite:
         assert await nothing_but_blobs(blobs)
 
     @pytest.mark.parametrize("size", [8 * CHUNK - 1, 8 * CHUNK, 8 * CHUNK + 1, 16 * CHUNK])
-    async def test_a_blob_may_have_any_size(self, blobs: StockedBlobs, size: int) -> None:
+    async def test_a_blob_may_have_any_size(self, blobs: InventoriedBlobs, size: int) -> None:
         await blobs.put(KEY, large(size))
         assert await digest(blobs.get(KEY)) == await digest(large(size))
 
-    async def test_a_blob_may_come_in_one_piece(self, blobs: StockedBlobs) -> None:
+    async def test_a_blob_may_come_in_one_piece(self, blobs: InventoriedBlobs) -> None:
         whole = b"".join([piece async for piece in large()])
         await blobs.put(KEY, chunks(whole))
         assert await digest(blobs.get(KEY)) == hashlib.sha256(whole).hexdigest()
 
-    async def test_a_large_blob_replaces_a_small_one_and_a_small_one_a_large(self, blobs: StockedBlobs) -> None:
+    async def test_a_large_blob_replaces_a_small_one_and_a_small_one_a_large(self, blobs: InventoriedBlobs) -> None:
         await blobs.put(KEY, chunks(b"small"))
         await blobs.put(KEY, large())
         assert await digest(blobs.get(KEY)) == await digest(large())
         await blobs.put(KEY, chunks(b"small again"))
         assert await content(blobs) == b"small again"
 
-    async def test_a_large_put_that_is_refused_leaves_nothing_unfinished(self, blobs: StockedBlobs) -> None:
+    async def test_a_large_put_that_is_refused_leaves_nothing_unfinished(self, blobs: InventoriedBlobs) -> None:
         with pytest.raises(Refused):
             await blobs.put(KEY, large(then=Refused))
         assert await nothing_is_left(blobs)
 
-    async def test_a_large_put_that_is_refused_leaves_what_was_there(self, blobs: StockedBlobs) -> None:
+    async def test_a_large_put_that_is_refused_leaves_what_was_there(self, blobs: InventoriedBlobs) -> None:
         await blobs.put(KEY, large(seed=b"first"))
         with pytest.raises(Refused):
             await blobs.put(KEY, large(seed=b"second", then=Refused))
@@ -219,7 +219,7 @@ class BlobsSuite:
 
     @pytest.mark.parametrize("size", [0, CHUNK, 8 * CHUNK, LARGE])
     async def test_a_put_that_is_cancelled_in_the_middle_leaves_nothing_unfinished(
-        self, blobs: StockedBlobs, size: int
+        self, blobs: InventoriedBlobs, size: int
     ) -> None:
         begun = asyncio.Event()
 
@@ -237,13 +237,13 @@ class BlobsSuite:
         assert upload.cancelled()
         assert await nothing_is_left(blobs)
 
-    async def test_large_uploads_at_the_same_time_do_not_mix(self, blobs: StockedBlobs) -> None:
+    async def test_large_uploads_at_the_same_time_do_not_mix(self, blobs: InventoriedBlobs) -> None:
         seeds = [b"%d" % n for n in range(3)]
         await asyncio.gather(*(blobs.put(f"acme/{n}", large(seed=seed)) for n, seed in enumerate(seeds)))
         for n, seed in enumerate(seeds):
             assert await digest(blobs.get(f"acme/{n}")) == await digest(large(seed=seed))
 
-    async def test_nothing_is_readable_before_the_end(self, blobs: StockedBlobs) -> None:
+    async def test_nothing_is_readable_before_the_end(self, blobs: InventoriedBlobs) -> None:
         async def peeking() -> AsyncIterator[bytes]:
             yield b"half of it, "
             with pytest.raises(NotFound):
@@ -253,11 +253,11 @@ class BlobsSuite:
         await blobs.put(KEY, peeking())
         assert await content(blobs) == b"half of it, and the rest"
 
-    async def test_uploads_at_the_same_time_do_not_mix(self, blobs: StockedBlobs) -> None:
+    async def test_uploads_at_the_same_time_do_not_mix(self, blobs: InventoriedBlobs) -> None:
         await asyncio.gather(*(blobs.put(KEY, chunks(*[bytes([n]) * 10_000] * 5)) for n in range(8)))
         assert await content(blobs) in {bytes([n]) * 50_000 for n in range(8)}
 
-    async def test_a_reader_finishes_with_what_it_began(self, blobs: StockedBlobs) -> None:
+    async def test_a_reader_finishes_with_what_it_began(self, blobs: InventoriedBlobs) -> None:
         old = b"o" * (CHUNK * 2)
         await blobs.put(KEY, chunks(old))
         reader = blobs.get(KEY)
@@ -265,7 +265,7 @@ class BlobsSuite:
         await blobs.put(KEY, chunks(b"new"))
         assert first + b"".join([chunk async for chunk in reader]) == old
 
-    async def test_a_missing_blob_is_not_found(self, blobs: StockedBlobs) -> None:
+    async def test_a_missing_blob_is_not_found(self, blobs: InventoriedBlobs) -> None:
         for start, end in [(0, None), (3, None), (3, 7), (3, 3)]:
             with pytest.raises(NotFound):
                 await content(blobs, start=start, end=end)
@@ -273,7 +273,7 @@ class BlobsSuite:
         with pytest.raises(NotFound):
             await content(blobs, KEY.replace("acme", "bolt"))
 
-    async def test_deleting_twice_is_no_error(self, blobs: StockedBlobs) -> None:
+    async def test_deleting_twice_is_no_error(self, blobs: InventoriedBlobs) -> None:
         await blobs.put(KEY, chunks(b"Dear Sir"))
         for _ in range(2):
             await blobs.delete(KEY)
@@ -282,7 +282,7 @@ class BlobsSuite:
 
     @pytest.mark.threat(59)
     @pytest.mark.parametrize("key", HOSTILE)
-    async def test_a_hostile_key_is_refused_before_anything_is_done(self, blobs: StockedBlobs, key: str) -> None:
+    async def test_a_hostile_key_is_refused_before_anything_is_done(self, blobs: InventoriedBlobs, key: str) -> None:
         begun = False
 
         async def watched() -> AsyncIterator[bytes]:
@@ -298,7 +298,7 @@ class BlobsSuite:
             await blobs.delete(key)
         assert not begun
 
-    async def test_all_of_a_tenants_blobs_are_deleted_and_no_other(self, blobs: StockedBlobs) -> None:
+    async def test_all_of_a_tenants_blobs_are_deleted_and_no_other(self, blobs: InventoriedBlobs) -> None:
         others = [KEY.replace("acme", name) for name in ("acme-2", "acme_", "acm", "bolt")]
         for key in (KEY, "acme/another", *others):
             await blobs.put(key, chunks(b"Dear Sir"))
@@ -309,7 +309,7 @@ class BlobsSuite:
         assert [await content(blobs, key) for key in others] == [b"Dear Sir"] * len(others)
 
     async def test_deleting_all_where_nothing_is_is_no_error_and_a_tenant_may_begin_again(
-        self, blobs: StockedBlobs
+        self, blobs: InventoriedBlobs
     ) -> None:
         for _ in range(2):
             await blobs.delete_all(TenantId("acme"))
@@ -317,7 +317,7 @@ class BlobsSuite:
         assert await content(blobs) == b"Dear Sir"
 
     @pytest.mark.parametrize("tenant", ["", ".", "..", "/", "acme/..", "acme/", "../bolt", "ACME", "a" * 64, "*"])
-    async def test_nothing_is_deleted_for_a_hostile_tenant(self, blobs: StockedBlobs, tenant: str) -> None:
+    async def test_nothing_is_deleted_for_a_hostile_tenant(self, blobs: InventoriedBlobs, tenant: str) -> None:
         await blobs.put(KEY, chunks(b"Dear Sir"))
         with pytest.raises(Invalid):
             await blobs.delete_all(TenantId(tenant))
@@ -327,7 +327,7 @@ class BlobsSuite:
             await blobs.clear_unfinished(TenantId(tenant), older_than=NO_TIME)
         assert await content(blobs) == b"Dear Sir"
 
-    async def test_a_put_that_is_under_way_meanwhile_is_whole_or_not_at_all(self, blobs: StockedBlobs) -> None:
+    async def test_a_put_that_is_under_way_meanwhile_is_whole_or_not_at_all(self, blobs: InventoriedBlobs) -> None:
         async def interrupted() -> AsyncIterator[bytes]:
             yield b"half of it, "
             await blobs.delete_all(TenantId("acme"))
@@ -338,26 +338,26 @@ class BlobsSuite:
         with suppress(NotFound):
             assert await content(blobs) == b"half of it, and the rest"
 
-    async def test_the_keys_of_a_tenant_are_listed_and_no_others(self, blobs: StockedBlobs) -> None:
+    async def test_the_keys_of_a_tenant_are_listed_and_no_others(self, blobs: InventoriedBlobs) -> None:
         mine = sorted([KEY, *(f"acme/{n}" for n in range(5))])
         for key in (*mine, *(KEY.replace("acme", name) for name in ("acme-2", "acme_", "acm", "bolt"))):
             await blobs.put(key, chunks(b"Dear Sir"))
         assert await keys(blobs) == mine
         assert await keys(blobs, TenantId("ac")) == []
 
-    async def test_keys_are_listed_by_their_age(self, blobs: StockedBlobs) -> None:
+    async def test_keys_are_listed_by_their_age(self, blobs: InventoriedBlobs) -> None:
         await blobs.put(KEY, chunks(b"Dear Sir"))
         assert await keys(blobs, older_than=HOUR) == []
         assert await keys(blobs) == [KEY]
 
-    async def test_what_is_listed_can_be_deleted_meanwhile(self, blobs: StockedBlobs) -> None:
+    async def test_what_is_listed_can_be_deleted_meanwhile(self, blobs: InventoriedBlobs) -> None:
         for n in range(20):
             await blobs.put(f"acme/{n}", chunks(b"Dear Sir"))
         async for key in blobs.keys(ACME, older_than=NO_TIME):
             await blobs.delete(key)
         assert await keys(blobs) == []
 
-    async def test_a_put_under_way_is_no_key_and_what_is_young_is_not_cleared(self, blobs: StockedBlobs) -> None:
+    async def test_a_put_under_way_is_no_key_and_what_is_young_is_not_cleared(self, blobs: InventoriedBlobs) -> None:
         async def looking() -> AsyncIterator[bytes]:
             async for piece in large(12 * CHUNK):
                 yield piece
@@ -368,7 +368,7 @@ class BlobsSuite:
         await blobs.put(KEY, looking())
         assert (await content(blobs, start=12 * CHUNK)) == b"the end"
 
-    async def test_what_is_old_is_cleared_where_anything_is_kept_of_it(self, blobs: StockedBlobs) -> None:
+    async def test_what_is_old_is_cleared_where_anything_is_kept_of_it(self, blobs: InventoriedBlobs) -> None:
         counted: list[int] = []
 
         async def clearing() -> AsyncIterator[bytes]:
@@ -384,5 +384,5 @@ class BlobsSuite:
         assert counted in ([1, 1, 1, 0], [0, 0, 0, 0])
         assert await nothing_but_blobs(blobs)
 
-    async def test_the_store_answers_a_ping(self, blobs: StockedBlobs) -> None:
+    async def test_the_store_answers_a_ping(self, blobs: InventoriedBlobs) -> None:
         await blobs.ping()

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from app.domain.changes import Position, Window
+from app.domain.changes import ChangeWindow, Position
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import Job, JobState, Progress
-from app.domain.leases import Pulse
+from app.domain.leases import LeaseBeat
 from tests.support.rig import LEASE, SECOND, Rig, done, fail, new_job, release, retry, ring_of
 
 Told = tuple[JobId, JobState]
@@ -34,7 +34,7 @@ class Reader:
         self.since = since
 
     async def pages(self, *, of: set[JobId] | None = None, limit: int = 100) -> AsyncIterator[list[Told]]:
-        window: Window | None = Window(since=self.since)
+        window: ChangeWindow | None = ChangeWindow(since=self.since)
         while window:
             async with self._rig.database.begin(self._tenant) as tx:
                 news = await tx.changes.within(window, of=of, limit=limit)
@@ -113,7 +113,7 @@ class ChangesSuite:
         later = await rig.enqueue(tenant, run_in=timedelta(minutes=1))
         reader = await a_reader(rig, tenant)
         progress = Progress(done=1, total=2, unit="page")
-        await rig.leases.beat([Pulse(lease=lease, progress=progress)], lease=LEASE)
+        await rig.leases.beat([LeaseBeat(lease=lease, progress=progress)], lease=LEASE)
         await rig.cancel(job)
         await rig.claim(ring_of(later))
         await rig.sweeps.sweep([tenant], limit=10)
@@ -230,7 +230,7 @@ class ChangesSuite:
         tenant = await rig.tenant()
         await rig.enqueue(tenant)
         async with rig.database.begin(tenant) as tx:
-            assert await tx.changes.within(Window(since=Position(text)), limit=10) is None
+            assert await tx.changes.within(ChangeWindow(since=Position(text)), limit=10) is None
 
     async def test_the_standing_are_the_live_jobs_in_pages(self, rig: Rig) -> None:
         tenant = await rig.tenant()
@@ -260,7 +260,7 @@ class ChangesSuite:
         jobs = [await rig.enqueue(tenant) for _ in range(4)]
         leases = [await rig.lease(job) for job in jobs[:3]]
         steps = [Progress(done=n, total=9, unit="page") for n in range(2)]
-        pulses = [Pulse(lease=lease, progress=step) for lease, step in zip(leases, steps, strict=False)]
+        pulses = [LeaseBeat(lease=lease, progress=step) for lease, step in zip(leases, steps, strict=False)]
         await rig.leases.beat(pulses, lease=LEASE)
         async with rig.database.begin(tenant) as tx:
             assert await tx.changes.running() == {jobs[0].id: steps[0], jobs[1].id: steps[1]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.documents import Cursor, Document, DocumentStatus
+from app.domain.documents import Document, DocumentCursor, DocumentStatus
 from app.domain.errors import NotFound
 from app.domain.ids import DocumentId, TenantId, uuid7
 from tests.support.rig import Rig, done, new_document, new_page
@@ -110,7 +110,7 @@ class DocumentsSuite:
             if not page:
                 break
             seen += page
-            before = Cursor(created_at=page[-1].created_at, id=page[-1].id)
+            before = DocumentCursor(created_at=page[-1].created_at, id=page[-1].id)
         assert sorted(ids(seen)) == sorted(ids(added))
         assert all((a.created_at, a.id) > (b.created_at, b.id) for a, b in pairwise(seen))
 
@@ -119,7 +119,7 @@ class DocumentsSuite:
         old, new = [await rig.document(tenant, created_at=NOON + HOUR * hours) for hours in range(2)]
         assert await listed(rig, tenant, limit=1) == [new.id]
         await rig.document(tenant, created_at=NOON + HOUR * 2)
-        assert await listed(rig, tenant, before=Cursor(created_at=new.created_at, id=new.id)) == [old.id]
+        assert await listed(rig, tenant, before=DocumentCursor(created_at=new.created_at, id=new.id)) == [old.id]
 
     async def test_a_listing_is_filtered_by_a_part_of_the_filename(self, rig: Rig) -> None:
         tenant = await rig.tenant()

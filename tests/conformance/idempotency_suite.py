@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.idempotency import LIFETIME, Answered
+from app.domain.idempotency import LIFETIME, KeptResponse
 from app.domain.ids import DocumentId, TenantId, uuid7
 from tests.support.rig import SECOND, Rig
 
@@ -18,7 +18,7 @@ class Refused(Exception):
     """What goes wrong after the key was taken."""
 
 
-async def take(rig: Rig, tenant: TenantId, *, key: str = "a key", fingerprint: bytes = ONE) -> Answered | None:
+async def take(rig: Rig, tenant: TenantId, *, key: str = "a key", fingerprint: bytes = ONE) -> KeptResponse | None:
     async with rig.database.begin(tenant) as tx:
         return await tx.idempotency_keys.take(key, fingerprint)
 
@@ -31,7 +31,7 @@ async def use(
     fingerprint: bytes = ONE,
     made: bool = True,
     document_id: DocumentId | None = None,
-) -> Answered | UUID:
+) -> KeptResponse | UUID:
     """What the key has come to; or the id of what is made now, where it was free."""
     resource_id = uuid7()
     async with rig.database.begin(tenant) as tx:
@@ -60,7 +60,7 @@ class IdempotencySuite:
         tenant = await rig.tenant()
         resource_id = await use(rig, tenant, made=made)
         assert isinstance(resource_id, UUID)
-        answered = Answered(fingerprint=ONE, resource_id=resource_id, made=made)
+        answered = KeptResponse(fingerprint=ONE, resource_id=resource_id, made=made)
         assert await take(rig, tenant) == answered
         assert await take(rig, tenant, fingerprint=ANOTHER) == answered
 
@@ -77,7 +77,7 @@ class IdempotencySuite:
         theirs = await use(rig, bolt, fingerprint=ANOTHER)
         assert isinstance(theirs, UUID)
         assert mine != theirs
-        assert await take(rig, bolt) == Answered(fingerprint=ANOTHER, resource_id=theirs, made=True)
+        assert await take(rig, bolt) == KeptResponse(fingerprint=ANOTHER, resource_id=theirs, made=True)
 
     async def test_a_request_that_failed_has_not_used_its_key(self, rig: Rig) -> None:
         tenant = await rig.tenant()
@@ -92,11 +92,11 @@ class IdempotencySuite:
             answers = await asyncio.gather(*(use(rig, tenant) for _ in range(8)))
         made = [answer for answer in answers if isinstance(answer, UUID)]
         assert len(made) == 1
-        assert [answer.resource_id for answer in answers if isinstance(answer, Answered)] == made * 7
+        assert [answer.resource_id for answer in answers if isinstance(answer, KeptResponse)] == made * 7
 
     async def test_an_open_request_that_fails_leaves_the_key_to_who_waits_for_it(self, rig: Rig) -> None:
         tenant = await rig.tenant()
-        waiters: list[asyncio.Task[Answered | UUID]] = []
+        waiters: list[asyncio.Task[KeptResponse | UUID]] = []
 
         async def another_comes() -> None:
             waiters.append(asyncio.create_task(use(rig, tenant)))
@@ -112,12 +112,12 @@ class IdempotencySuite:
         tenant = await rig.tenant()
         first = await use(rig, tenant)
         await rig.advance(LIFETIME - timedelta(minutes=1))
-        assert isinstance(await use(rig, tenant), Answered)
+        assert isinstance(await use(rig, tenant), KeptResponse)
         await rig.advance(timedelta(minutes=1))
         second = await use(rig, tenant, fingerprint=ANOTHER)
         assert isinstance(second, UUID)
         assert second != first
-        assert await take(rig, tenant) == Answered(fingerprint=ANOTHER, resource_id=second, made=True)
+        assert await take(rig, tenant) == KeptResponse(fingerprint=ANOTHER, resource_id=second, made=True)
 
     async def test_many_at_the_moment_of_its_end_use_it_once(self, rig: Rig) -> None:
         tenant = await rig.tenant()
@@ -158,6 +158,6 @@ class IdempotencySuite:
             async with rig.database.begin(acme) as tx:
                 counts.append(await tx.idempotency_keys.remove_expired(at_most=2))
         assert counts == [2, 2, 1, 0]
-        assert isinstance(await take(rig, acme, key="young"), Answered)
+        assert isinstance(await take(rig, acme, key="young"), KeptResponse)
         async with rig.database.begin(bolt) as tx:
             assert await tx.idempotency_keys.remove_expired(at_most=100) == 5

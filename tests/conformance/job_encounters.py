@@ -10,9 +10,9 @@ from hypothesis.stateful import rule
 
 from app.domain.ids import TenantId
 from app.domain.jobs import Job
-from app.domain.leases import Beat, Claim, ClaimOutcome, Pulse, Settled
+from app.domain.leases import BeatResult, Claim, ClaimOutcome, LeaseBeat, SettledAttempt
 from app.ports.database import Tx
-from app.ports.leases import Swept
+from app.ports.leases import SweptJob
 from tests.conformance.job_machine import JobMachine
 from tests.conformance.job_moves import ACTS, EVERY_KIND, KINDS, MANY, PICKS, SEVERAL, WORKERS, Act, Pick, Token
 from tests.support.rig import LEASE, SECOND
@@ -48,7 +48,7 @@ class JobEncounters(JobMachine):
         latest = [act for act in latest if self.ledger.holding(self.lease(act.token))]
         settlements = [self.settlement_of(act) for act in latest]
 
-        async def meet() -> tuple[list[Settled | None], list[Swept]]:
+        async def meet() -> tuple[list[SettledAttempt | None], list[SweptJob]]:
             return await asyncio.gather(
                 self.rig.leases.settle(settlements), self.rig.sweeps.sweep(self.stage.tenants, limit=MANY)
             )
@@ -66,9 +66,9 @@ class JobEncounters(JobMachine):
         # Not where there is a cap: how many bells have room then depends on who came first.
         leases = {self.lease(Token(pick)) for pick in picks}
         held = [lease for lease in leases if self.ledger.holding(lease) and lease.tenant_id not in self.ledger.caps]
-        pulses = [Pulse(lease=lease) for lease in sorted(held)]
+        pulses = [LeaseBeat(lease=lease) for lease in sorted(held)]
 
-        async def meet() -> tuple[list[Beat], list[Swept]]:
+        async def meet() -> tuple[list[BeatResult], list[SweptJob]]:
             return await asyncio.gather(
                 self.rig.leases.beat(pulses, lease=LEASE), self.rig.sweeps.sweep(self.stage.tenants, limit=MANY)
             )
@@ -76,11 +76,11 @@ class JobEncounters(JobMachine):
         beats, found = self.do(meet())
         for beat in beats:
             if beat.held:
-                self.ledger.beaten(Pulse(lease=beat.lease), beat)
+                self.ledger.beaten(LeaseBeat(lease=beat.lease), beat)
         self.ledger.swept(found, self.stage.tenants, limit=MANY, early=None)
         for beat in beats:
             if not beat.held:
-                self.ledger.beaten(Pulse(lease=beat.lease), beat)
+                self.ledger.beaten(LeaseBeat(lease=beat.lease), beat)
 
     @rule(act=ACTS, first=st.booleans())
     def a_caller_cancels_just_when_it_ends(self, act: Act, *, first: bool) -> None:

@@ -8,9 +8,9 @@ from datetime import timedelta
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import Job, JobState, NewJob
-from app.domain.leases import Beat, Claim, ClaimOutcome, Lease, Pulse, Settlement
+from app.domain.leases import BeatResult, Claim, ClaimOutcome, Lease, LeaseBeat, Settlement
 from app.domain.outcomes import Ending
-from app.ports.leases import Swept
+from app.ports.leases import SweptJob
 from tests.conformance import job_model as model
 from tests.conformance.job_model import Model, Span
 from tests.conformance.job_moves import MANY
@@ -76,7 +76,7 @@ class Ledger:
         if job and claim.outcome is ClaimOutcome.CAPPED:
             self.jobs[job.row.id] = model.capped(job, span=self.span)
 
-    def beaten(self, pulse: Pulse, beat: Beat) -> None:
+    def beaten(self, pulse: LeaseBeat, beat: BeatResult) -> None:
         assert beat.lease == pulse.lease
         job = self.holding(pulse.lease)
         assert beat.held == (job is not None)
@@ -107,7 +107,7 @@ class Ledger:
             self._says(answer)
 
     def swept(
-        self, found: Sequence[Swept], tenants: Iterable[TenantId], *, limit: int, early: frozenset[str] | None
+        self, found: Sequence[SweptJob], tenants: Iterable[TenantId], *, limit: int, early: frozenset[str] | None
     ) -> None:
         """One pass: leases that ran out first, then the bells, among the jobs as they were before it."""
         assert max(Counter(swept.ring for swept in found).values(), default=1) == 1, "one job was found twice"
@@ -162,7 +162,7 @@ class Ledger:
         running = [sum(moment <= end for end in ends) for moment in (self.span.since, self.span.until)]
         return max(0, cap - running[0]), max(0, cap - running[1])
 
-    def _swept(self, swept: Swept) -> None:
+    def _swept(self, swept: SweptJob) -> None:
         job = self.at(swept.ring)
         assert job is not None
         row = self.seen[job.row.id].row

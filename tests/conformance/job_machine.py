@@ -14,7 +14,7 @@ from typing_extensions import override
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import AttemptOutcome, Job, JobState, Progress
-from app.domain.leases import Lease, Pulse, Settlement
+from app.domain.leases import Lease, LeaseBeat, Settlement
 from app.domain.outcomes import settlement
 from app.domain.tenants import Limits
 from tests.conformance import job_model as model
@@ -134,7 +134,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule(pulses=PULSES)
     def beat(self, pulses: list[tuple[Token, Progress | None]]) -> None:
         by_lease = {self.lease(token): progress for token, progress in pulses}
-        sent = {lease: Pulse(lease=lease, progress=progress) for lease, progress in by_lease.items()}
+        sent = {lease: LeaseBeat(lease=lease, progress=progress) for lease, progress in by_lease.items()}
         beats = self.do(self.rig.leases.beat(list(sent.values()), lease=LEASE))
         assert len(beats) == len(sent)
         for beat in beats:

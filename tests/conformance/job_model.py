@@ -6,7 +6,7 @@ from typing import assert_never
 
 from app.domain.ids import TenantId
 from app.domain.jobs import CANCELLED, WORKER_LOST, Attempt, AttemptOutcome, Job, JobError, JobState, NewJob
-from app.domain.leases import ClaimedJob, ClaimOutcome, Lease, Pulse, Settlement
+from app.domain.leases import ClaimedJob, ClaimOutcome, Lease, LeaseBeat, Settlement
 from app.domain.outcomes import Done, Ending, Fail, Release, Retry, Snooze
 from tests.support.rig import LEASE, SECOND
 
@@ -143,7 +143,7 @@ def capped(job: Model, *, span: Span) -> Model:
     return replace(job, ring_after=_later(span, ring_interval(0), ring_interval(0)))
 
 
-def beaten(job: Model, pulse: Pulse, *, now: datetime) -> Model:
+def beaten(job: Model, pulse: LeaseBeat, *, now: datetime) -> Model:
     progress = pulse.progress or job.row.progress
     return replace(job, row=replace(job.row, lease_until=now + LEASE, progress=progress))
 

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 from typing_extensions import override
 
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.ids import JobId, uuid7
 from app.domain.jobs import Attempt, AttemptOutcome, Job, JobError, JobState, Progress
 from tests.conformance.job_stage import OpenStage, Seen, Stage
@@ -53,7 +53,7 @@ class PostgresStage(Stage):
 def postgres_stage(cloned: Cloned) -> OpenStage:
     @asynccontextmanager
     async def open_stage() -> AsyncIterator[Stage]:
-        engine, passed = Engine(cloned.app_url, pool_size=2, name="test"), timedelta()
+        engine, passed = PostgresEngine(cloned.app_url, pool_size=2, name="test"), timedelta()
         rig = postgres_rig(cloned, engine)
         documents = [await rig.document(await rig.tenant(f"{name}-{uuid7().hex}")) for name in ("acme", "bolt")]
         tenants = [document.tenant_id for document in documents]

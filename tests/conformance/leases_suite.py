@@ -9,7 +9,7 @@ import pytest
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId, uuid7
 from app.domain.jobs import AttemptOutcome, Job, JobError, JobState, Progress
-from app.domain.leases import Claim, ClaimOutcome, Lease, Pulse
+from app.domain.leases import Claim, ClaimOutcome, Lease, LeaseBeat
 from tests.support.rig import (
     KIND,
     LEASE,
@@ -192,7 +192,7 @@ class LeasesSuite:
         job = await rig.enqueue(await rig.tenant())
         lease = await rig.lease(job)
         progress = Progress(done=3, total=12, unit="pages")
-        await rig.leases.beat([Pulse(lease=lease, progress=progress)], lease=LEASE)
+        await rig.leases.beat([LeaseBeat(lease=lease, progress=progress)], lease=LEASE)
         await rig.beat(lease)
         assert (await rig.again(job)).progress == progress
         await rig.settle(release(lease))
@@ -216,7 +216,7 @@ class LeasesSuite:
         unknown = Lease(tenant_id=TenantId("nobody"), job_id=held.job_id, attempt=1)
         stale = Lease(tenant_id=bolt, job_id=held.job_id, attempt=0)
         leases = [held, flagged, foreign, unknown, stale]
-        beats = await rig.leases.beat([Pulse(lease=lease) for lease in leases], lease=LEASE)
+        beats = await rig.leases.beat([LeaseBeat(lease=lease) for lease in leases], lease=LEASE)
         assert {beat.lease: (beat.held, beat.cancel_requested) for beat in beats if beat.held} == {
             held: (True, False),
             flagged: (True, True),

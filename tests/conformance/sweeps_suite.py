@@ -10,14 +10,14 @@ from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
 from app.domain.jobs import APART, FIRST_RING_GRACE, WORKER_LOST, AttemptOutcome, Job, JobState
 from app.domain.leases import ClaimOutcome
-from app.ports.leases import Backlog, Swept
+from app.ports.leases import Backlog, SweptJob
 from tests.support.rig import KIND, LEASE, SECOND, Rig, done, fail, ring_of
 
 GRACE = FIRST_RING_GRACE + SECOND
 EARLY = frozenset({KIND})
 
 
-async def sweep(rig: Rig, *tenants: TenantId, limit: int = 100, early: frozenset[str] | None = None) -> list[Swept]:
+async def sweep(rig: Rig, *tenants: TenantId, limit: int = 100, early: frozenset[str] | None = None) -> list[SweptJob]:
     return await rig.sweeps.sweep(tenants, limit=limit, early=early)
 
 
@@ -39,7 +39,7 @@ class SweepsSuite:
         job = await rig.enqueue(tenant)
         await rig.lease(job, worker="lost")
         await rig.advance(LEASE + SECOND)
-        assert await sweep(rig, tenant) == [Swept(ring=ring_of(job), kind=KIND, expired=True, due=True)]
+        assert await sweep(rig, tenant) == [SweptJob(ring=ring_of(job), kind=KIND, expired=True, due=True)]
         row, (attempt,) = await rig.again(job), await rig.attempts(job)
         assert (row.state, row.claimed_by, row.lease_until, row.finished_at) == (JobState.QUEUED, None, None, None)
         assert (row.attempts, row.expiries, row.failures, row.releases) == (1, 1, 0, 0)
@@ -65,7 +65,7 @@ class SweepsSuite:
             assert (await rig.again(job)).state is JobState.QUEUED
         await rig.lease(job)
         await rig.advance(LEASE + SECOND)
-        assert await sweep(rig, tenant) == [Swept(ring=ring_of(job), kind=KIND, expired=True, due=False)]
+        assert await sweep(rig, tenant) == [SweptJob(ring=ring_of(job), kind=KIND, expired=True, due=False)]
         row = await rig.again(job)
         assert (row.state, row.error, row.expiries, row.failures) == (JobState.FAILED, WORKER_LOST, 3, 0)
         assert (row.claimed_by, row.lease_until) == (None, None)
@@ -87,7 +87,7 @@ class SweepsSuite:
         assert await sweep(rig, tenant) == []
         await rig.advance(GRACE)
         fresh = await rig.enqueue(tenant)
-        assert await sweep(rig, tenant) == [Swept(ring=ring_of(job), kind=KIND, expired=False, due=True)]
+        assert await sweep(rig, tenant) == [SweptJob(ring=ring_of(job), kind=KIND, expired=False, due=True)]
         await rig.advance(GRACE)
         assert await rung(rig, tenant) == [ring_of(fresh)]
 
@@ -210,7 +210,7 @@ class SweepsSuite:
         await rig.advance(LEASE + SECOND)
         assert await scouted(rig, early=EARLY) == [tenant]
         assert await sweep(rig, tenant, early=EARLY) == [
-            Swept(ring=ring_of(job), kind="extract", expired=True, due=True)
+            SweptJob(ring=ring_of(job), kind="extract", expired=True, due=True)
         ]
 
     async def test_a_pass_rings_at_most_so_many_jobs_of_each_tenant(self, rig: Rig) -> None:

@@ -7,10 +7,10 @@ from random import Random
 import asyncpg
 import pytest
 
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.doorbells import Ring
 from app.domain.jobs import AttemptOutcome, JobState
-from app.domain.leases import Lease, Pulse
+from app.domain.leases import Lease, LeaseBeat
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
 from tests.support.rig import KIND, LEASE, SECOND, Rig, done, memory_rig, ring_of
@@ -46,7 +46,7 @@ async def settles(rig: Rig, leases: Sequence[Lease], *, seed: int) -> list[Lease
 
 async def beats(rig: Rig, leases: Sequence[Lease], *, seed: int) -> list[Lease]:
     """Those that this session was told are lost; one that is being written just now may go without an answer."""
-    answers = await rig.leases.beat([Pulse(lease=lease) for lease in shuffled(leases, seed=seed)], lease=LEASE)
+    answers = await rig.leases.beat([LeaseBeat(lease=lease) for lease in shuffled(leases, seed=seed)], lease=LEASE)
     return [beat.lease for beat in answers if not beat.held]
 
 
@@ -83,7 +83,7 @@ class BulkSuite:
         leases = await claimed(rig)
         lost = await at_once(beats(rig, leases, seed=seed) for seed in range(SESSIONS))
         assert lost == [[]] * SESSIONS
-        answers = await rig.leases.beat([Pulse(lease=lease) for lease in leases], lease=LEASE)
+        answers = await rig.leases.beat([LeaseBeat(lease=lease) for lease in leases], lease=LEASE)
         assert sorted(beat.lease for beat in answers if beat.held) == sorted(leases)
 
     async def test_workers_that_finish_beat_and_claim_get_along_with_sweepers(self, rig: Rig) -> None:
@@ -106,7 +106,7 @@ class TestMemoryBulk(BulkSuite):
 class TestPostgresBulk(BulkSuite):
     @pytest.fixture
     async def rig(self, cloned: Cloned) -> AsyncIterator[Rig]:
-        engine = Engine(cloned.app_url, pool_size=SESSIONS, name="test")
+        engine = PostgresEngine(cloned.app_url, pool_size=SESSIONS, name="test")
         yield postgres_rig(cloned, engine)
         assert engine.checked_out() == 0
         await engine.close()

@@ -12,7 +12,7 @@ import pytest
 from app.adapters.filesystem import blobs as filesystem
 from app.adapters.filesystem.blobs import FileBlobs
 from app.domain.errors import Invalid, NotFound, Unavailable
-from app.ports.blobs import CHUNK, StockedBlobs
+from app.ports.blobs import CHUNK, InventoriedBlobs
 from tests.conformance.blobs_suite import (
     ACME,
     HOSTILE,
@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def blobs(root: Path) -> StockedBlobs:
+def blobs(root: Path) -> InventoriedBlobs:
     return FileBlobs(root)
 
 
@@ -66,25 +66,25 @@ def mode(path: Path) -> int:
 
 
 class TestFileBlobs(BlobsSuite):
-    async def test_a_blob_is_one_file_under_its_tenant(self, blobs: StockedBlobs, root: Path) -> None:
+    async def test_a_blob_is_one_file_under_its_tenant(self, blobs: InventoriedBlobs, root: Path) -> None:
         await blobs.put(KEY, chunks(b"Dear Sir"))
         assert files(root) == [KEY]
         assert (root / KEY).read_bytes() == b"Dear Sir"
 
     @pytest.mark.usefixtures("no_umask")
-    async def test_files_and_folders_are_their_owners_alone(self, blobs: StockedBlobs, root: Path) -> None:
+    async def test_files_and_folders_are_their_owners_alone(self, blobs: InventoriedBlobs, root: Path) -> None:
         await blobs.put(KEY, chunks(b"Dear Sir"))
         assert mode(root / KEY) == 0o600
         assert mode(root) == mode((root / KEY).parent) == 0o700
 
-    async def test_a_refused_upload_leaves_no_file(self, blobs: StockedBlobs, root: Path) -> None:
+    async def test_a_refused_upload_leaves_no_file(self, blobs: InventoriedBlobs, root: Path) -> None:
         with pytest.raises(Refused):
             await blobs.put(KEY, refused(b"half of it"))
         assert files(root) == []
 
     @pytest.mark.parametrize("steps", [*range(12), 20, 40, 80])
     async def test_an_upload_cancelled_anywhere_leaves_the_whole_file_or_none(
-        self, blobs: StockedBlobs, root: Path, steps: int
+        self, blobs: InventoriedBlobs, root: Path, steps: int
     ) -> None:
         upload = asyncio.create_task(blobs.put(KEY, chunks(b"a" * CHUNK, b"b" * CHUNK)))
         for _ in range(steps):
@@ -99,7 +99,7 @@ class TestFileBlobs(BlobsSuite):
     @pytest.mark.threat(59)
     @pytest.mark.usefixtures("untouched")
     @pytest.mark.parametrize("key", HOSTILE)
-    async def test_a_hostile_key_reaches_no_disk(self, blobs: StockedBlobs, key: str) -> None:
+    async def test_a_hostile_key_reaches_no_disk(self, blobs: InventoriedBlobs, key: str) -> None:
         with pytest.raises(Invalid):
             await blobs.put(key, chunks(b"Dear Sir"))
         with pytest.raises(Invalid):
@@ -108,12 +108,14 @@ class TestFileBlobs(BlobsSuite):
             await blobs.delete(key)
 
     @pytest.mark.usefixtures("untouched")
-    async def test_reading_and_deleting_what_is_not_there_makes_nothing(self, blobs: StockedBlobs) -> None:
+    async def test_reading_and_deleting_what_is_not_there_makes_nothing(self, blobs: InventoriedBlobs) -> None:
         with pytest.raises(NotFound):
             await content(blobs)
         await blobs.delete(KEY)
 
-    async def test_the_last_blob_of_a_tenant_takes_the_folder_with_it(self, blobs: StockedBlobs, root: Path) -> None:
+    async def test_the_last_blob_of_a_tenant_takes_the_folder_with_it(
+        self, blobs: InventoriedBlobs, root: Path
+    ) -> None:
         other = "acme/0197a2b8-7f3c-7000-8000-000000000002"
         for key in (KEY, other):
             await blobs.put(key, chunks(b"Dear Sir"))
@@ -124,7 +126,7 @@ class TestFileBlobs(BlobsSuite):
         assert os.listdir(root) == []  # noqa: PTH208 - nothing to wait for
 
     async def test_an_upload_survives_that_the_folder_goes_just_then(
-        self, blobs: StockedBlobs, root: Path, monkeypatch: pytest.MonkeyPatch
+        self, blobs: InventoriedBlobs, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         make_folder = filesystem._make_folder
 
@@ -137,7 +139,7 @@ class TestFileBlobs(BlobsSuite):
         await blobs.put(KEY, chunks(b"Dear Sir"))
         assert files(root) == [KEY]
 
-    async def test_a_reader_that_stops_in_the_middle_closes_its_file(self, blobs: StockedBlobs) -> None:
+    async def test_a_reader_that_stops_in_the_middle_closes_its_file(self, blobs: InventoriedBlobs) -> None:
         await blobs.put(KEY, chunks(b"a" * CHUNK, b"b" * CHUNK))
         before = open_files()
         reader = blobs.get(KEY)
@@ -146,7 +148,7 @@ class TestFileBlobs(BlobsSuite):
         assert open_files() == before
 
     async def test_what_a_killed_process_left_is_found_by_its_age_and_a_part_that_grows_is_not(
-        self, blobs: StockedBlobs, root: Path
+        self, blobs: InventoriedBlobs, root: Path
     ) -> None:
         dead = root / "acme" / f".name.{'0' * 32}.part"
         dead.parent.mkdir(parents=True)
@@ -162,14 +164,14 @@ class TestFileBlobs(BlobsSuite):
         await blobs.put(KEY, looking())
         assert files(root) == [KEY]
 
-    async def test_the_age_of_a_blob_is_that_of_its_last_byte(self, blobs: StockedBlobs, root: Path) -> None:
+    async def test_the_age_of_a_blob_is_that_of_its_last_byte(self, blobs: InventoriedBlobs, root: Path) -> None:
         for key in (KEY, "acme/old"):
             await blobs.put(key, chunks(b"Dear Sir"))
         os.utime(root / "acme/old", (0, time.time() - HOUR.total_seconds() - 60))
         assert await keys(blobs, older_than=HOUR) == ["acme/old"]
 
     async def test_a_long_folder_is_listed_in_pieces_and_links_and_folders_are_no_blobs(
-        self, blobs: StockedBlobs, root: Path, monkeypatch: pytest.MonkeyPatch
+        self, blobs: InventoriedBlobs, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(filesystem, "AT_A_TIME", 3)
         for n in range(10):
@@ -183,7 +185,7 @@ class TestFileBlobs(BlobsSuite):
         await listing.aclose()  # type: ignore[attr-defined]
         assert open_files() == before
 
-    async def test_a_ping_leaves_nothing(self, blobs: StockedBlobs, root: Path) -> None:
+    async def test_a_ping_leaves_nothing(self, blobs: InventoriedBlobs, root: Path) -> None:
         await blobs.ping()
         assert files(root) == []
 

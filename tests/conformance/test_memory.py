@@ -6,7 +6,7 @@ import pytest
 
 from app.adapters.memory.blobs import MemoryBlobs
 from app.adapters.memory.doorbell import MemoryDoorbell
-from app.ports.blobs import StockedBlobs
+from app.ports.blobs import InventoriedBlobs
 from app.ports.doorbell import Doorbell
 from tests.conformance.announcements_suite import AnnouncementsSuite
 from tests.conformance.answers_suite import AnswersSuite
@@ -41,7 +41,7 @@ def doorbell() -> Doorbell:
 
 
 @pytest.fixture
-def blobs() -> StockedBlobs:
+def blobs() -> InventoriedBlobs:
     return MemoryBlobs()
 
 

@@ -10,13 +10,13 @@ from sqlalchemy import text
 
 from app.adapters.postgres import idempotency_keys
 from app.adapters.postgres.doorbell import PostgresDoorbell
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.adapters.postgres.leases import CLAIM
 from app.domain.doorbells import Ring
 from app.domain.errors import Conflict
 from app.domain.idempotency import LIFETIME
 from app.domain.ids import JobId, tenant_id, uuid7
-from app.domain.leases import ClaimOutcome, Lease, Pulse
+from app.domain.leases import ClaimOutcome, Lease, LeaseBeat
 from app.ports.doorbell import Doorbell
 from tests.conformance.announcements_suite import AnnouncementsSuite
 from tests.conformance.answers_suite import AnswersSuite
@@ -42,12 +42,12 @@ from tests.support.rig import LEASE, Rig, done, new_page, ring_of
 
 
 @pytest.fixture
-def rig(cloned: Cloned, engine: Engine) -> Rig:
+def rig(cloned: Cloned, engine: PostgresEngine) -> Rig:
     return postgres_rig(cloned, engine)
 
 
 @pytest.fixture
-async def doorbell(cloned: Cloned, engine: Engine) -> AsyncIterator[Doorbell]:
+async def doorbell(cloned: Cloned, engine: PostgresEngine) -> AsyncIterator[Doorbell]:
     doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=cloned.app_url, dropped=_none_dropped)
     yield doorbell
     await doorbell.close()
@@ -240,7 +240,7 @@ class TestPostgresLeases(LeasesSuite):
         async with rig.database.begin(tenant) as tx:
             assert await tx.jobs.settle(done(settled))
             async with asyncio.timeout(5):
-                beats = await rig.leases.beat([Pulse(lease=lease) for lease in (settled, other, gone)], lease=LEASE)
+                beats = await rig.leases.beat([LeaseBeat(lease=lease) for lease in (settled, other, gone)], lease=LEASE)
             assert {beat.lease: beat.held for beat in beats} == {other: True, gone: False}
         assert not (await rig.beat(settled)).held
 
@@ -262,7 +262,9 @@ class TestPostgresSweeps(SweepsSuite):
 
 
 class TestPostgresDoorbell(DoorbellSuite):
-    async def test_a_lane_hears_its_own_bells_alone(self, doorbell: Doorbell, cloned: Cloned, engine: Engine) -> None:
+    async def test_a_lane_hears_its_own_bells_alone(
+        self, doorbell: Doorbell, cloned: Cloned, engine: PostgresEngine
+    ) -> None:
         other = PostgresDoorbell(engine, lane="llm", listen_url=cloned.app_url, dropped=_none_dropped)
         await other.ring([Ring(tenant_id("acme"), JobId(uuid7()))])
         assert await doorbell.answer(limit=10, wait=timedelta()) == []
@@ -277,7 +279,7 @@ class TestPostgresDoorbell(DoorbellSuite):
 
     @pytest.mark.threat(32, 33)
     async def test_rows_that_are_no_doorbells_are_dropped_and_their_mates_delivered(
-        self, cloned: Cloned, engine: Engine
+        self, cloned: Cloned, engine: PostgresEngine
     ) -> None:
         counts: list[int] = []
         doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=cloned.app_url, dropped=counts.append)

@@ -4,22 +4,22 @@ import asyncio
 from datetime import UTC, date, datetime, timedelta
 
 from app.domain.ids import TenantId
-from app.domain.usage import DayUsed, Used, total
+from app.domain.usage import DailyUsage, UsageCounts, total
 from tests.conformance.answers_suite import keep
 from tests.conformance.answers_suite import started as claimed
 from tests.support.rig import Rig, new_answer, release
 
-ONE = Used(documents=1, pages=2, bytes=3, input_tokens=4, output_tokens=5)
+ONE = UsageCounts(documents=1, pages=2, bytes=3, input_tokens=4, output_tokens=5)
 DAY = timedelta(days=1)
 
 
-async def add(rig: Rig, tenant: TenantId, *used: Used) -> None:
+async def add(rig: Rig, tenant: TenantId, *used: UsageCounts) -> None:
     for each in used:
         async with rig.database.begin(tenant) as tx:
             await tx.usage.add(each)
 
 
-async def days(rig: Rig, tenant: TenantId, *, first: date = date.min, last: date = date.max) -> list[DayUsed]:
+async def days(rig: Rig, tenant: TenantId, *, first: date = date.min, last: date = date.max) -> list[DailyUsage]:
     async with rig.database.begin(tenant) as tx:
         return list(await tx.usage.by_day(first, last))
 
@@ -39,9 +39,9 @@ class UsageSuite:
     async def test_a_day_has_the_sum_of_what_was_used_on_it(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         assert await days(rig, tenant) == []
-        await add(rig, tenant, ONE, Used(pages=40), Used())
+        await add(rig, tenant, ONE, UsageCounts(pages=40), UsageCounts())
         (only,) = await days(rig, tenant)
-        assert only.used == total([ONE, Used(pages=40)])
+        assert only.used == total([ONE, UsageCounts(pages=40)])
         assert abs(only.day - datetime.now(UTC).date()) <= DAY
 
     async def test_both_ends_of_a_span_are_within_it(self, rig: Rig) -> None:
@@ -104,7 +104,7 @@ class UsageSuite:
         assert await keep(rig, lease, new_answer(question="a", input_tokens=100, output_tokens=20))
         assert await keep(rig, lease, new_answer(question="a", input_tokens=999, output_tokens=999))
         assert await keep(rig, lease, new_answer(question="b", text=None, fault="useless", input_tokens=7))
-        expected = Used(input_tokens=107, output_tokens=40)
+        expected = UsageCounts(input_tokens=107, output_tokens=40)
         assert [each.used for each in await days(rig, lease.tenant_id)] == [expected]
         assert await rig.settle(release(lease))
         assert not await keep(rig, lease, new_answer(question="c"))

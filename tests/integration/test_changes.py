@@ -3,8 +3,8 @@
 import asyncpg
 
 from app.adapters.postgres.changes import position_of, snapshot_of
-from app.adapters.postgres.engine import Engine, administer
-from app.domain.changes import Position, Window
+from app.adapters.postgres.engine import PostgresEngine, administer
+from app.domain.changes import ChangeWindow, Position
 from app.domain.ids import TenantId
 from app.domain.jobs import JobState
 from tests.support.databases import Cloned
@@ -18,7 +18,7 @@ select pg_stat_get_xact_tuples_updated('daira.jobs'::regclass) as all,
 BEAT = "select * from daira.beat($1, $2, $3, $4::text[]::jsonb[], $5)"
 
 
-async def test_a_beat_with_progress_stays_heap_only_and_is_no_change(cloned: Cloned, engine: Engine) -> None:
+async def test_a_beat_with_progress_stays_heap_only_and_is_no_change(cloned: Cloned, engine: PostgresEngine) -> None:
     rig = postgres_rig(cloned, engine)
     tenant = await rig.tenant()
     lease = await rig.lease(await rig.enqueue(tenant))
@@ -36,7 +36,7 @@ async def _changed(app: asyncpg.Connection, tenant: TenantId) -> list[int]:
     return [row["changed"] for row in await app.fetch("select changed from daira.jobs order by id")]
 
 
-async def test_numbers_of_another_server_tell_nothing_and_hide_nothing(cloned: Cloned, engine: Engine) -> None:
+async def test_numbers_of_another_server_tell_nothing_and_hide_nothing(cloned: Cloned, engine: PostgresEngine) -> None:
     """A restored dump brings them along, from beyond what this server has come to."""
     rig = postgres_rig(cloned, engine)
     tenant = await rig.tenant()
@@ -48,18 +48,18 @@ async def test_numbers_of_another_server_tell_nothing_and_hide_nothing(cloned: C
         before = await tx.changes.now()
         page = await tx.changes.standing(upto=before, limit=10)
         assert [job.id for job in page.jobs] == [live.id]
-        first = await tx.changes.within(Window(since=Position("3.0.")), limit=10)
+        first = await tx.changes.within(ChangeWindow(since=Position("3.0.")), limit=10)
     assert first is not None
     assert first.jobs == []
     await rig.lease(live)
     async with rig.database.begin(tenant) as tx:
-        news = await tx.changes.within(Window(since=before), limit=10)
+        news = await tx.changes.within(ChangeWindow(since=before), limit=10)
     assert news is not None
     assert [(job.id, job.state) for job in news.jobs] == [(live.id, JobState.CLAIMED)]
 
 
 async def test_jobs_of_before_the_migration_stand_and_are_told_from_their_next_change_on(
-    cloned: Cloned, engine: Engine
+    cloned: Cloned, engine: PostgresEngine
 ) -> None:
     rig = postgres_rig(cloned, engine)
     tenant = await rig.tenant()
@@ -71,17 +71,17 @@ async def test_jobs_of_before_the_migration_stand_and_are_told_from_their_next_c
         assert [each.id for each in (await tx.changes.standing(upto=before, limit=10)).jobs] == [job.id]
     await rig.cancel(job)
     async with rig.database.begin(tenant) as tx:
-        news = await tx.changes.within(Window(since=before), limit=10)
+        news = await tx.changes.within(ChangeWindow(since=before), limit=10)
     assert news is not None
     assert [each.state for each in news.jobs] == [JobState.CANCELLED]
 
 
 async def test_a_restored_copy_knows_no_position_of_a_server_that_had_come_farther(
-    cloned: Cloned, engine: Engine
+    cloned: Cloned, engine: PostgresEngine
 ) -> None:
     rig = postgres_rig(cloned, engine)
     tenant = await rig.tenant()
     async with rig.database.begin(tenant) as tx:
         xmin, xmax, running = snapshot_of(await tx.changes.now()) or (0, 0, ())
         ahead = position_of((xmin, xmax + 1_000_000, running))
-        assert await tx.changes.within(Window(since=ahead), limit=10) is None
+        assert await tx.changes.within(ChangeWindow(since=ahead), limit=10) is None

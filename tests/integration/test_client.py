@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from app.client.client import Client
 from app.client.faults import ApiFault
-from app.client.retries import AT_ONCE, Patience
+from app.client.retries import AT_ONCE, RetryPolicy
 from tests.support.bad_line import CUT, LOST, BadLine, Trouble, bad_line
 from tests.support.folders import open_folder
 from tests.support.papers import SENTENCE, Sheet, drawn, pdf
@@ -121,7 +121,7 @@ def test_an_upload_is_tried_again_under_its_key_and_made_once(
 def test_patience_has_an_end_and_tries_grow_apart(service: Service, line: BadLine, trouble: Trouble) -> None:
     line.troubles += [trouble] * 99
     paused: list[float] = []
-    patience = Patience(seconds=20, busy=20, pause=paused.append)
+    patience = RetryPolicy(seconds=20, busy=20, pause=paused.append)
     broken = pytest.raises((ApiFault, httpx.TransportError))
     with Client(line.url, service.api_key, patience=patience) as client, broken:
         client.upload(letter())
@@ -134,7 +134,7 @@ def test_a_pause_that_is_asked_for_is_kept_and_one_that_is_too_long_ends_it(serv
     line.troubles += [(429, "7"), (503, "7"), (503, "700")]
     paused: list[float] = []
     told: list[float] = []
-    patience = Patience(pause=paused.append, told=lambda _why, seconds: told.append(seconds))
+    patience = RetryPolicy(pause=paused.append, told=lambda _why, seconds: told.append(seconds))
     with Client(line.url, service.api_key, patience=patience) as client, pytest.raises(ApiFault) as refused:
         client.upload(letter())
     assert (paused, told) == ([7, 7], [7, 7])
@@ -231,7 +231,7 @@ def test_events_of_a_job_end_with_it(client: Client) -> None:
 def test_events_go_on_behind_the_last_one_when_the_line_breaks(service: Service, line: BadLine, client: Client) -> None:
     job = client.upload(scan(3))["jobs"][0]
     line.cuts = 2
-    patience = Patience(pause=lambda _seconds: None)
+    patience = RetryPolicy(pause=lambda _seconds: None)
     with Client(line.url, service.api_key, patience=patience) as on_bad_line:
         events = list(on_bad_line.events(job["id"]))
     assert events[-1].data["state"] == "done"

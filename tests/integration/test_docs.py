@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL.PngImagePlugin import PngInfo
 
-from app.embedded.locks import Locks
+from app.embedded.locks import ClusterLocks
 from tests.support.folders import open_folder
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.ports import free_port, listens
@@ -30,7 +30,7 @@ def folder() -> Iterator[Path]:
     with open_folder() as folder:
         yield folder
         # The keeper stops Postgres a few seconds after its last user; the folder goes after it.
-        assert Locks(folder / "data" / "postgres").server.is_free_within(timedelta(seconds=20))
+        assert ClusterLocks(folder / "data" / "postgres").server.is_free_within(timedelta(seconds=20))
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.embedded import binaries, supervisor
 from app.embedded.account import ServerUnavailable
-from app.embedded.paths import CLUSTERS, Places
+from app.embedded.paths import CLUSTERS, ClusterPaths
 from app.embedded.server import EmbeddedPostgres
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,7 +95,7 @@ class House:
         return process
 
     @property
-    def places(self) -> Places:
+    def places(self) -> ClusterPaths:
         return self.server()._places
 
     @property

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.adapters.postgres.sweeps import PostgresSweeps
 from app.domain.errors import Unavailable
 from tests.support.contract import CONTRACT, told_by
@@ -33,14 +33,16 @@ async def test_every_metric_of_the_contract_is_there_and_every_one_that_is_asked
     assert asked - set(told) - {"daira_llm_seconds_bucket"} == set()
 
 
-async def test_a_snapshot_that_is_held_shows_by_its_age(cloned: Cloned, engine: Engine) -> None:
+async def test_a_snapshot_that_is_held_shows_by_its_age(cloned: Cloned, engine: PostgresEngine) -> None:
     sweeps = PostgresSweeps(engine)
     async with administer(cloned.app_url) as other, other.transaction(isolation="repeatable_read"):
         await other.fetch("select 1")
         assert (await sweeps.wear()).oldest_snapshot > timedelta()
 
 
-async def test_another_logins_transaction_shows_by_those_that_came_after_it(cloned: Cloned, engine: Engine) -> None:
+async def test_another_logins_transaction_shows_by_those_that_came_after_it(
+    cloned: Cloned, engine: PostgresEngine
+) -> None:
     """Its snapshot is not shown to us, and its number is."""
     sweeps = PostgresSweeps(engine)
     async with administer(cloned.admin_url) as other, other.transaction(), administer(cloned.admin_url) as busy:
@@ -50,7 +52,7 @@ async def test_another_logins_transaction_shows_by_those_that_came_after_it(clon
         assert (await sweeps.wear()).oldest_transactions >= 50
 
 
-async def test_rows_that_vacuum_has_yet_to_remove_are_counted(cloned: Cloned, engine: Engine) -> None:
+async def test_rows_that_vacuum_has_yet_to_remove_are_counted(cloned: Cloned, engine: PostgresEngine) -> None:
     async with administer(cloned.admin_url) as admin:
         await admin.execute("alter table daira.jobs set (autovacuum_enabled = off)")
         await admin.execute("insert into daira.tenants (tenant_id) values ('acme')")
@@ -61,7 +63,9 @@ async def test_rows_that_vacuum_has_yet_to_remove_are_counted(cloned: Cloned, en
     assert (wear.dead["jobs"], wear.live["jobs"]) == (40, 40)
 
 
-async def test_a_database_that_accepts_nobody_is_away_and_no_fault_of_ours(cloned: Cloned, engine: Engine) -> None:
+async def test_a_database_that_accepts_nobody_is_away_and_no_fault_of_ours(
+    cloned: Cloned, engine: PostgresEngine
+) -> None:
     name = urlsplit(cloned.admin_url).path[1:]
     async with administer(cloned.admin_url, database="postgres") as admin:
         await admin.execute(f"alter database {name} allow_connections false")

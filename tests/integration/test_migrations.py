@@ -13,11 +13,11 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection
 
 from app.adapters.postgres import migrations
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.adapters.postgres.tables import metadata
 from app.domain.errors import Conflict, Invalid
-from app.embedded.locks import Locks
+from app.embedded.locks import ClusterLocks
 from app.embedded.server import EmbeddedPostgres
 from tests.support.databases import Cloned, with_database
 
@@ -25,7 +25,7 @@ BEFORE_WEBHOOKS = "20261130_0600"
 
 
 async def test_the_migrated_schema_is_what_the_code_declares(cloned: Cloned) -> None:
-    engine = Engine(cloned.owner_url, pool_size=0, name="test")
+    engine = PostgresEngine(cloned.owner_url, pool_size=0, name="test")
 
     def differences(connection: Connection) -> object:
         options = {
@@ -52,8 +52,8 @@ async def test_migrating_a_schema_at_head_changes_nothing_even_side_by_side(clon
     assert done == [migrations.head()] * 3
 
 
-async def _taken_back(cloned: Cloned, *, to: str) -> Engine:
-    engine = Engine(cloned.owner_url, pool_size=0, name="test")
+async def _taken_back(cloned: Cloned, *, to: str) -> PostgresEngine:
+    engine = PostgresEngine(cloned.owner_url, pool_size=0, name="test")
 
     def back(connection: Connection) -> None:
         config = Config(str(migrations.INI))
@@ -88,7 +88,7 @@ async def test_a_migration_does_not_wait_for_ever_behind_a_dump_and_changes_noth
         await app.execute("select from daira.documents")
         with pytest.raises(Conflict, match="long transaction"):
             await migrations.migrate(cloned.owner_url)
-    assert await migrations.current(Engine(cloned.owner_url, pool_size=0, name="test")) == "20261130_0600"
+    assert await migrations.current(PostgresEngine(cloned.owner_url, pool_size=0, name="test")) == "20261130_0600"
     assert await migrations.migrate(cloned.owner_url) == migrations.head()
 
 
@@ -132,7 +132,7 @@ def server(folder: Path) -> Iterator[EmbeddedPostgres]:
     yield server
     server.close()
     # It follows its last user, and must be gone before its folder is.
-    assert Locks(folder / "server").server.is_free_within(timedelta(seconds=30))
+    assert ClusterLocks(folder / "server").server.is_free_within(timedelta(seconds=30))
 
 
 async def test_an_administrator_who_is_no_superuser_makes_the_roles_as_often_as_wanted(

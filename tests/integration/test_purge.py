@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.domain.ids import TenantId, uuid7
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
@@ -21,7 +21,7 @@ DAY = 86_400
 
 
 @pytest.fixture
-async def rig(cloned: Cloned, engine: Engine) -> Rig:
+async def rig(cloned: Cloned, engine: PostgresEngine) -> Rig:
     rig = postgres_rig(cloned, engine)
     await rig.tenant(ACME)
     return rig

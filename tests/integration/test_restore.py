@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.adapters.postgres.leases import PostgresLeases
 from app.adapters.postgres.migrations import migrate
@@ -223,7 +223,7 @@ def _go_on(story: Story, service: Service) -> None:
 
 
 async def _claim(server: Cloned, documents: Mapping[str, Body]) -> None:
-    engine = Engine(server.app_url, pool_size=1, name="test")
+    engine = PostgresEngine(server.app_url, pool_size=1, name="test")
     rings = [Ring(tenant_id(tenant), JobId(document["jobs"][0]["id"])) for tenant, document in documents.items()]
     claims = await PostgresLeases(engine).claim(rings, worker="lost", lease=LEASE, kinds=frozenset({"ocr"}))
     await engine.close()

@@ -1,7 +1,7 @@
 """A search reads what it looks for, however much there is beside it; and why it has an index of its own."""
 
 from app.adapters.postgres.database import PostgresDatabase, PostgresTx
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.ids import tenant_id
 from app.domain.search import parse
 from tests.support.databases import Cloned
@@ -33,7 +33,7 @@ select pg_stat_get_xact_numscans('daira.terms'::regclass) + pg_stat_get_xact_num
 """
 
 
-async def filled(cloned: Cloned, engine: Engine) -> str:
+async def filled(cloned: Cloned, engine: PostgresEngine) -> str:
     """A word that only one page has."""
     for name in ("acme", "globex"):
         await postgres_rig(cloned, engine).tenant(name)
@@ -47,7 +47,9 @@ async def filled(cloned: Cloned, engine: Engine) -> str:
     return rare
 
 
-async def test_a_search_walks_no_table_and_reads_what_its_rarest_word_has(cloned: Cloned, engine: Engine) -> None:
+async def test_a_search_walks_no_table_and_reads_what_its_rarest_word_has(
+    cloned: Cloned, engine: PostgresEngine
+) -> None:
     rare = await filled(cloned, engine)
     for query in (rare, f"common {rare}", f'"common {rare}"', f"{rare} -other", f"{rare} or nothing"):
         async with PostgresDatabase(engine).begin(tenant_id("acme")) as tx:
@@ -59,7 +61,7 @@ async def test_a_search_walks_no_table_and_reads_what_its_rarest_word_has(cloned
         assert row["pages"] < 10, query
 
 
-async def test_an_index_of_full_text_is_of_no_use_behind_the_wall(cloned: Cloned, engine: Engine) -> None:
+async def test_an_index_of_full_text_is_of_no_use_behind_the_wall(cloned: Cloned, engine: PostgresEngine) -> None:
     """Should this fail, a Postgres has come that can: decision 0032 is to be made anew."""
     rare = await filled(cloned, engine)
     async with administer(cloned.admin_url) as admin:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from app.adapters.postgres.engine import Engine, administer
-from app.adapters.postgres.isolation.probe import PostgresWall
+from app.adapters.postgres.engine import PostgresEngine, administer
+from app.adapters.postgres.isolation.probe import PostgresIsolationProbe
 from app.domain.errors import Conflict
 from app.domain.selftest import new_tenant
 from app.selftest.run import CHECKS
@@ -34,7 +34,7 @@ def valkey() -> Iterator[Valkey]:
 
 
 async def test_a_deployment_of_separate_processes_passes_and_nothing_is_left_of_it(
-    cloned: Cloned, engine: Engine, folder: Path, valkey: Valkey
+    cloned: Cloned, engine: PostgresEngine, folder: Path, valkey: Valkey
 ) -> None:
     """Its worker has Redis for a queue, and sweeps once an hour: an idle one looks for lost bells all the same."""
     ours = environment_of(cloned, folder) | {"DAIRA_QUEUE_URL": valkey.url}
@@ -95,14 +95,14 @@ async def test_an_old_schema_is_told_before_anything_is_made(cloned: Cloned, tmp
 
 
 async def test_what_a_killed_selftest_left_is_removed_a_day_later_and_nothing_that_only_looks_like_it(
-    cloned: Cloned, engine: Engine, tmp_path: Path
+    cloned: Cloned, engine: PostgresEngine, tmp_path: Path
 ) -> None:
     rig = postgres_rig(cloned, engine)
     left, young, busy, keyed = [await rig.tenant(new_tenant()) for _ in range(4)]
     team = await rig.tenant("selftest-team")
     await rig.document(busy)
     await rig.key(keyed)
-    await PostgresWall(engine).furnish(left)
+    await PostgresIsolationProbe(engine).furnish(left)
     async with administer(cloned.admin_url) as admin:
         await admin.execute(
             "update daira.tenants set created_at = now() - interval '25 hours' where tenant_id <> $1", young
@@ -120,9 +120,9 @@ async def test_it_passes_through_pgbouncer(cloned: Cloned, tmp_path: Path) -> No
     assert failed(found) == set()
 
 
-async def test_every_tenant_table_gets_a_row_to_try_the_wall_with(cloned: Cloned, engine: Engine) -> None:
+async def test_every_tenant_table_gets_a_row_to_try_the_wall_with(cloned: Cloned, engine: PostgresEngine) -> None:
     tenant = await postgres_rig(cloned, engine).tenant(new_tenant())
-    wall = PostgresWall(engine)
+    wall = PostgresIsolationProbe(engine)
     await wall.furnish(tenant)
     assert await wall.tables() == sorted(table.name for table in TENANT_TABLES)
     assert await rows_of(cloned) == dict.fromkeys(TABLES, 1) | {"doorbells": 0}
@@ -140,7 +140,7 @@ def _worker(folder: Path, **settings: str) -> Iterator[None]:
         assert process.wait(timeout=30) == 0
 
 
-async def _work_of_somebody(cloned: Cloned, engine: Engine) -> None:
+async def _work_of_somebody(cloned: Cloned, engine: PostgresEngine) -> None:
     """Work of another tenant, which is not to be touched."""
     rig = postgres_rig(cloned, engine)
     tenant = await rig.tenant()

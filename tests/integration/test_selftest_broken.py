@@ -11,7 +11,7 @@ from app import bootstrap
 from app.adapters.postgres.engine import administer
 from app.domain.doorbells import Lane
 from app.selftest import bench, delivery
-from app.selftest.run import Verdict
+from app.selftest.run import CheckVerdict
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import TENANT_TABLES
 from tests.support.selftests import failed, find, settings_of
@@ -64,9 +64,9 @@ async def test_a_wall_with_a_hole_is_told_with_the_table(cloned: Cloned, tmp_pat
     async with administer(cloned.admin_url) as admin:
         await admin.execute(breach)
     found = await find(settings_of(cloned, tmp_path))
-    assert found["isolation"].verdict is Verdict.FAILED
+    assert found["isolation"].verdict is CheckVerdict.FAILED
     assert found["isolation"].seen == "; ".join(BREACHES[breach])
-    assert found["clean-up"].verdict is Verdict.PASSED
+    assert found["clean-up"].verdict is CheckVerdict.PASSED
 
 
 async def test_a_login_that_the_wall_does_not_bind_is_told(cloned: Cloned, tmp_path: Path) -> None:

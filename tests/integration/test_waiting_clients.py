@@ -11,7 +11,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import Job
 from tests.support.databases import Cloned
@@ -35,7 +35,7 @@ async def web(cloned: Cloned, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def rig(cloned: Cloned, engine: Engine) -> Rig:
+def rig(cloned: Cloned, engine: PostgresEngine) -> Rig:
     return postgres_rig(cloned, engine)
 
 

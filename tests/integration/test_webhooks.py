@@ -13,7 +13,7 @@ import pytest
 from standardwebhooks import Webhook as Verifier
 
 from app.adapters.webhook.sender import HttpSender
-from app.adapters.webhook.targets import Targets
+from app.adapters.webhook.targets import TargetResolver
 from app.asgi import create_app
 from app.bootstrap import Runtime, open_runtime
 from app.domain.ids import TenantId
@@ -23,7 +23,7 @@ from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome
 from app.domain.webhooks import Event
 from app.handlers.webhook import WebhookHandler
-from app.handlers.webhook_slots import Shares
+from app.handlers.webhook_slots import EndpointSlots
 from app.ports.leases import Reporter
 from app.settings import Settings
 from app.telemetry import Metrics
@@ -98,7 +98,7 @@ async def a_house(cloned: Cloned, *, key: str | None = None) -> AsyncIterator[tu
         grace_seconds=0,
     )
     opened: list[Runtime] = []
-    targets = Targets(allow_private=True, allow_http=True)
+    targets = TargetResolver(allow_private=True, allow_http=True)
     sender = HttpSender(targets, total=1.5)
     scripted = Scripted(runtime=opened)
     webhooks = Deferred(opened, sender)
@@ -127,7 +127,7 @@ class Deferred:
     def __init__(self, opened: list[Runtime], sender: HttpSender) -> None:
         self._opened = opened
         self._sender = sender
-        self._shares = Shares(slots=16)
+        self._shares = EndpointSlots(slots=16)
 
     async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
         database = self._opened[0].documents.database

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.webhooks import Event
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
@@ -20,7 +20,7 @@ async def app(cloned: Cloned) -> AsyncIterator[asyncpg.Connection]:
 
 
 @pytest.fixture
-async def furnished(cloned: Cloned, engine: Engine) -> Rig:
+async def furnished(cloned: Cloned, engine: PostgresEngine) -> Rig:
     """Two tenants with a row in every table that the application can fill."""
     rig = postgres_rig(cloned, engine)
     for name in ("acme", "globex"):

@@ -16,7 +16,7 @@ from app.domain.documents import Document, blob_key
 from app.domain.ids import DocumentId, JobId, TenantId, WebhookId, uuid7
 from app.domain.jobs import Job
 from app.domain.keys import Scope
-from app.domain.search import MOST_RANK, Place, parse
+from app.domain.search import MOST_RANK, SearchPosition, parse
 from app.domain.webhooks import Event, Webhook
 from app.settings import Settings
 from app.telemetry import Metrics
@@ -46,7 +46,7 @@ class Furniture:
     document: Document
     done: Job
     queued: Job
-    found: Place
+    found: SearchPosition
     """Where a search finds the document."""
     webhook: Webhook
 
@@ -91,7 +91,7 @@ def unknown_values(moment: datetime) -> dict[str, Any]:
         "file": b"%PDF-1.7 " + uuid7().hex.encode(),
         "documents cursor": pagination.of_document(moment, DocumentId(uuid7())),
         "jobs cursor": pagination.of_job(JobId(uuid7())),
-        "search cursor": pagination.of_hit(Place(rank=MOST_RANK, document_id=DocumentId(uuid7()), page=1)),
+        "search cursor": pagination.of_hit(SearchPosition(rank=MOST_RANK, document_id=DocumentId(uuid7()), page=1)),
         "webhook_id": str(uuid7()),
         "webhooks cursor": pagination.of_webhook(WebhookId(uuid7())),
         "deliveries cursor": pagination.of_job(JobId(uuid7())),
@@ -122,7 +122,7 @@ class House:
             await tx.documents.set_read(document.id, page_count=1)
             await tx.search.index(document.id)
             (hit,) = (await tx.search.find(parse("dear"), limit=2)).hits
-        found = Place(rank=hit.rank, document_id=hit.document_id, page=hit.page)
+        found = SearchPosition(rank=hit.rank, document_id=hit.document_id, page=hit.page)
         queued = await self.rig.enqueue(tenant_id, document_id=document.id, dedup_key=uuid7().hex)
         webhook = await self.rig.webhook(tenant_id, events=frozenset({Event.JOB_FAILED}))
         return Furniture(

@@ -11,7 +11,7 @@ from datetime import timedelta
 import httpx
 from sqlalchemy import AdaptedConnection, event
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.adapters.postgres.leases import PostgresLeases
 from app.domain.ids import DocumentId, TenantId, uuid7
 from app.domain.leases import ClaimedJob
@@ -19,8 +19,8 @@ from app.domain.outcomes import Done, Outcome
 from app.ports.database import Database, Tx
 from app.ports.leases import Reporter
 from app.services.execution import Execution
-from app.services.settling import Settling
-from app.worker.heartbeat import JobHold, monotonic
+from app.services.settling import SettleBatcher
+from app.worker.heartbeat import HeldLease, monotonic
 from tests.security.furniture import Furniture, House
 from tests.support.rig import KIND, LEASE, new_page, ring_of
 
@@ -74,12 +74,12 @@ class Leavers:
         self._house = house
         self._random = random.Random(seed)  # noqa: S311 - repeatable, no secret
         self.report = Report()
-        self.engine: Engine = house.runtime.documents.database._engine  # type: ignore[attr-defined]
+        self.engine: PostgresEngine = house.runtime.documents.database._engine  # type: ignore[attr-defined]
         leases = PostgresLeases(self.engine)
         self._execution = Execution(
             database=house.runtime.documents.database,
             leases=leases,
-            settling=Settling(leases),
+            settling=SettleBatcher(leases),
             handlers={KIND: Reading(database=house.runtime.documents.database, report=self.report)},
             ringing=house.runtime.uploads.ringing,
             refill=self._no_refill,
@@ -165,7 +165,7 @@ class Leavers:
         """As a worker does, and one that is stopped at once."""
         job = await self._house.rig.enqueue(own.tenant_id, document_id=own.document.id, dedup_key=uuid7().hex)
         for claimed in await self._execution.claim([ring_of(job)], kinds=frozenset({KIND})):
-            await self._execution.run(claimed, JobHold(claimed.lease, claimed_at=monotonic(), length=LEASE))
+            await self._execution.run(claimed, HeldLease(claimed.lease, claimed_at=monotonic(), length=LEASE))
 
     async def _look(self, _: Furniture, __: dict[str, str]) -> None:
         for row in await self.engine.call(UNCLAMPED):

@@ -15,11 +15,11 @@ import pytest
 import structlog
 from sqlalchemy import text
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.domain.documents import blob_key
 from app.domain.ids import DocumentId, TenantId, uuid7
 from app.domain.pages import Page
-from app.services.documents import Documents
+from app.services.documents import DocumentService
 from app.telemetry import set_up_logging
 from tests.security.furniture import House, a_house, new_app
 from tests.support.databases import Cloned
@@ -167,7 +167,7 @@ async def test_threat_68_nothing_that_is_sent_begins_a_line_of_the_log(web: Serv
     assert not any(mark in lines.getvalue() for mark in ("\x1b", "\u2028", "\u202e", "\x07"))
 
 
-async def _violates_a_key(engine: Engine) -> None:
+async def _violates_a_key(engine: PostgresEngine) -> None:
     for _ in range(2):
         async with engine.begin() as connection:
             await connection.execute(text("select set_config('app.tenant_id', 'acme', true)"))
@@ -177,7 +177,7 @@ async def _violates_a_key(engine: Engine) -> None:
             )
 
 
-async def _violates_a_check(engine: Engine) -> None:
+async def _violates_a_check(engine: PostgresEngine) -> None:
     async with engine.begin() as connection:
         await connection.execute(text("select set_config('app.tenant_id', 'acme', true)"))
         await connection.execute(
@@ -186,13 +186,13 @@ async def _violates_a_check(engine: Engine) -> None:
         )
 
 
-async def _takes_too_long(engine: Engine) -> None:
+async def _takes_too_long(engine: PostgresEngine) -> None:
     async with engine.begin() as connection:
         await connection.execute(text("set local statement_timeout = 20"))
         await connection.execute(text("select pg_sleep(5), :mark"), {"mark": MARK})
 
 
-async def _is_not_allowed(engine: Engine) -> None:
+async def _is_not_allowed(engine: PostgresEngine) -> None:
     async with engine.begin() as connection:
         await connection.execute(text("insert into daira.tenants (tenant_id) values (:mark)"), {"mark": MARK})
 
@@ -210,7 +210,7 @@ async def test_threat_70_an_error_of_the_database_tells_nothing_of_the_inside(
             await fails(engine)  # type: ignore[operator]
             return []
 
-        monkeypatch.setattr(Documents, "newest", newest)
+        monkeypatch.setattr(DocumentService, "newest", newest)
         answer = await house.client.get("/v1/documents", headers=headers)
     assert answer.status_code in {500, 503}
     assert set(answer.json()) == {"type", "title", "status", "detail", "code", "request_id"}
@@ -242,7 +242,7 @@ async def test_threat_69_nothing_of_a_tenants_content_or_key_is_in_logs_or_metri
         await web.client.get("/v1/documents", params={"filename": MARK, "cursor": MARK, "status": MARK})
         await web.client.get(f"/{MARK}")
         await web.client.post("/v1/documents", files={"file": (MARK, MARK.encode())}, data={"jobs": MARK})
-        monkeypatch.setattr(Documents, "pages", breaks)
+        monkeypatch.setattr(DocumentService, "pages", breaks)
         assert (await web.client.get(f"/v1/documents/{document['id']}/pages")).status_code == 500
         metrics = (await web.client.get("/metrics")).text
     written = lines.getvalue()

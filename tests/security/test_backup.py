@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.adapters.postgres.isolation.roles import make_roles
 from app.domain.ids import tenant_id, uuid7
 from app.embedded import binaries
@@ -65,7 +65,7 @@ async def furnish(rig: Rig, tenants: int) -> None:
 
 @pytest.mark.threat(29)
 async def test_threat_29_a_restored_backup_has_every_tenants_rows_and_the_wall(
-    cloned: Cloned, engine: Engine, backup: str, *, restored: Cloned, tmp_path: Path
+    cloned: Cloned, engine: PostgresEngine, backup: str, *, restored: Cloned, tmp_path: Path
 ) -> None:
     await furnish(postgres_rig(cloned, engine), 3)
     file = str(tmp_path / "daira.dump")
@@ -85,7 +85,7 @@ async def test_threat_29_a_restored_backup_has_every_tenants_rows_and_the_wall(
         assert await counts(app) == dict.fromkeys(TABLES, 0)
         async with clamped(app, "tenant-2"):
             assert (await counts(app))["documents"] == 2
-    anew = Engine(restored.app_url, pool_size=1, name="test")
+    anew = PostgresEngine(restored.app_url, pool_size=1, name="test")
     rig = postgres_rig(restored, anew)
     job = await rig.enqueue(tenant_id("tenant-3"))
     assert await rig.lease(job)
@@ -94,7 +94,7 @@ async def test_threat_29_a_restored_backup_has_every_tenants_rows_and_the_wall(
 
 @pytest.mark.threat(29)
 async def test_threat_29_a_role_that_the_wall_binds_makes_no_backup_rather_than_an_empty_one(
-    cloned: Cloned, engine: Engine, tmp_path: Path
+    cloned: Cloned, engine: PostgresEngine, tmp_path: Path
 ) -> None:
     await furnish(postgres_rig(cloned, engine), 1)
     for url in (cloned.owner_url, cloned.app_url):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app import guard
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.ids import uuid7
 from tests.support.databases import Cloned
 from tests.support.service import run
@@ -122,7 +122,7 @@ PREPARED = {"daira.anybody": "create table daira.anybody (id uuid primary key)"}
 
 async def faults(database_url: str) -> list[str]:
     """All that the guard asks of a database, on one connection."""
-    engine = Engine(database_url, pool_size=1, name="guard")
+    engine = PostgresEngine(database_url, pool_size=1, name="guard")
     try:
         return [fault for check in guard.CHECKS.values() for fault in await check(engine)]
     finally:

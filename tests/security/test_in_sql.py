@@ -15,12 +15,12 @@ from sqlalchemy.exc import DBAPIError
 
 from app.adapters.postgres.database import PostgresDatabase
 from app.adapters.postgres.doorbell import PostgresDoorbell
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.adapters.postgres.leases import CLAIM, PostgresLeases
 from app.domain.errors import Invalid
 from app.domain.ids import TenantId, uuid7
 from app.domain.jobs import Progress
-from app.domain.leases import Pulse
+from app.domain.leases import LeaseBeat
 from tests.security.clamps import TABLES, clamped, counts
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
@@ -30,9 +30,9 @@ ACME, GLOBEX = TenantId("acme"), TenantId("globex")
 
 
 @pytest.fixture
-async def one(cloned: Cloned) -> AsyncIterator[Engine]:
+async def one(cloned: Cloned) -> AsyncIterator[PostgresEngine]:
     """A pool of one connection: each use finds what the one before has left."""
-    engine = Engine(cloned.app_url, pool_size=1, name="test")
+    engine = PostgresEngine(cloned.app_url, pool_size=1, name="test")
     yield engine
     assert engine.checked_out() == 0
     await engine.close()
@@ -64,7 +64,9 @@ async def test_threat_9_no_child_row_can_pin_anothers_document_or_job(app: async
 
 
 @pytest.mark.threat(14)
-async def test_threat_14_no_clamp_stays_on_a_connection_whatever_happens_between(one: Engine, cloned: Cloned) -> None:
+async def test_threat_14_no_clamp_stays_on_a_connection_whatever_happens_between(
+    one: PostgresEngine, cloned: Cloned
+) -> None:
     rig = postgres_rig(cloned, one)
     for name in (ACME, GLOBEX):
         await rig.document(await rig.tenant(name))
@@ -89,7 +91,9 @@ async def test_threat_14_no_clamp_stays_on_a_connection_whatever_happens_between
 
 
 @pytest.mark.threat(15)
-async def test_threat_15_two_transactions_after_one_another_are_both_clamped(one: Engine, cloned: Cloned) -> None:
+async def test_threat_15_two_transactions_after_one_another_are_both_clamped(
+    one: PostgresEngine, cloned: Cloned
+) -> None:
     rig = postgres_rig(cloned, one)
     document = await rig.document(await rig.tenant(ACME))
     for _ in range(2):
@@ -104,7 +108,7 @@ async def test_threat_15_two_transactions_after_one_another_are_both_clamped(one
 @pytest.mark.usefixtures("furnished")
 async def test_threat_16_without_transactions_nothing_is_seen_and_nothing_written(cloned: Cloned) -> None:
     """A clamp is local to its transaction: where each statement is one of its own, it is gone with the first."""
-    engine = Engine(cloned.app_url, pool_size=1, name="test")
+    engine = PostgresEngine(cloned.app_url, pool_size=1, name="test")
     engine._engine = engine._engine.execution_options(isolation_level="AUTOCOMMIT")
     database = PostgresDatabase(engine)
     async with database.begin(ACME) as tx:
@@ -230,7 +234,7 @@ async def test_threat_27_finished_jobs_are_out_of_the_scouts_sight(cloned: Clone
 
 
 @pytest.mark.threat(36)
-async def test_threat_36_a_forged_notification_wakes_and_says_nothing(cloned: Cloned, engine: Engine) -> None:
+async def test_threat_36_a_forged_notification_wakes_and_says_nothing(cloned: Cloned, engine: PostgresEngine) -> None:
     """NOTIFY has no access control: whoever may connect may send one, so that nothing of it may be believed."""
     rig = postgres_rig(cloned, engine)
     job = await rig.enqueue(await rig.tenant(ACME))
@@ -261,7 +265,7 @@ async def blocks(connection: asyncpg.Connection, statement: str, *arguments: obj
 @pytest.mark.threat(37)
 @pytest.mark.parametrize("known", [True, False], ids=["analyzed", "as-if-empty"])
 async def test_threat_37_a_claim_costs_the_same_behind_ten_and_ten_thousand_jobs(
-    cloned: Cloned, engine: Engine, app: asyncpg.Connection, *, known: bool
+    cloned: Cloned, engine: PostgresEngine, app: asyncpg.Connection, *, known: bool
 ) -> None:
     """Also where the server has planned it for a small table, and not been told since that it has grown."""
     rig = postgres_rig(cloned, engine)
@@ -285,7 +289,7 @@ async def test_threat_37_a_claim_costs_the_same_behind_ten_and_ten_thousand_jobs
 
 
 @pytest.mark.threat(38)
-async def test_threat_38_batches_in_any_order_do_not_deadlock(cloned: Cloned, engine: Engine) -> None:
+async def test_threat_38_batches_in_any_order_do_not_deadlock(cloned: Cloned, engine: PostgresEngine) -> None:
     rig = postgres_rig(cloned, engine)
     tenants = [await rig.tenant(f"tenant-{number}") for number in range(6)]
     held = [await rig.lease(await rig.enqueue(tenant)) for tenant in tenants for _ in range(10)]
@@ -294,7 +298,7 @@ async def test_threat_38_batches_in_any_order_do_not_deadlock(cloned: Cloned, en
     async def beat(seed: int) -> None:
         for turn in range(6):
             order = random.Random(seed * 100 + turn).sample(held, len(held))  # noqa: S311 - repeatable, no secret
-            pulses = [Pulse(lease=lease, progress=Progress(done=turn, total=6, unit="page")) for lease in order]
+            pulses = [LeaseBeat(lease=lease, progress=Progress(done=turn, total=6, unit="page")) for lease in order]
             assert len(await leases.beat(pulses, lease=LEASE)) <= len(held)
 
     await asyncio.gather(*(beat(seed) for seed in range(8)))

@@ -9,17 +9,17 @@ import pytest
 
 from app.adapters.filesystem.blobs import FileBlobs
 from app.adapters.memory.doorbell import MemoryDoorbell
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.doorbells import Lane
 from app.domain.errors import NotFound, TooMany
 from app.domain.ids import TenantId
 from app.services import limits
-from app.services.erasure import Erasure
-from app.services.events.watcher import Watching
-from app.services.jobs import Jobs
+from app.services.erasure import TenantEraser
+from app.services.events.watcher import ChangePoller
+from app.services.jobs import JobService
 from app.services.limits import NEAR
-from app.services.ringing import Ringing
-from app.services.uploads import JobRequest, Uploads
+from app.services.ringing import Ringer
+from app.services.uploads import JobRequest, UploadService
 from app.telemetry import Metrics
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
@@ -36,23 +36,23 @@ select pg_stat_get_xact_numscans('daira.jobs'::regclass), pg_stat_get_xact_numsc
 
 
 @pytest.fixture
-async def engine(cloned: Cloned) -> AsyncIterator[Engine]:
+async def engine(cloned: Cloned) -> AsyncIterator[PostgresEngine]:
     """Room for all at once: a smaller pool would put them in a row."""
-    engine = Engine(cloned.app_url, pool_size=30, name="test")
+    engine = PostgresEngine(cloned.app_url, pool_size=30, name="test")
     yield engine
     assert engine.checked_out() == 0
     await engine.close()
 
 
 @pytest.fixture
-def rig(cloned: Cloned, engine: Engine) -> Rig:
+def rig(cloned: Cloned, engine: PostgresEngine) -> Rig:
     return postgres_rig(cloned, engine)
 
 
 @pytest.fixture
-def uploads(rig: Rig, tmp_path: Path) -> Uploads:
-    ringing = Ringing(dict.fromkeys(Lane, MemoryDoorbell()), Metrics())
-    return Uploads(
+def uploads(rig: Rig, tmp_path: Path) -> UploadService:
+    ringing = Ringer(dict.fromkeys(Lane, MemoryDoorbell()), Metrics())
+    return UploadService(
         database=rig.database, blobs=FileBlobs(tmp_path), ringing=ringing, languages=lambda: ENGLISH, llm=False
     )
 
@@ -61,7 +61,7 @@ async def content(number: int) -> AsyncIterator[bytes]:
     yield b"%%PDF-1.7 number %d" % number
 
 
-async def upload(uploads: Uploads, tenant: TenantId, number: int, *, limit: int, jobs: int = 1) -> str:
+async def upload(uploads: UploadService, tenant: TenantId, number: int, *, limit: int, jobs: int = 1) -> str:
     """As the route does it: what is refused is discarded."""
     received = await uploads.receive(tenant, content(number), max_bytes=1000)
     requests = [JobRequest(kind="ocr", payload={"n": n}) for n in range(jobs)]
@@ -84,7 +84,7 @@ async def stored(rig: Rig, tenant: TenantId, folder: Path) -> tuple[int, int, in
 
 
 async def test_of_thirty_uploads_at_once_exactly_as_many_are_accepted_as_there_is_room_for(
-    rig: Rig, uploads: Uploads, tmp_path: Path
+    rig: Rig, uploads: UploadService, tmp_path: Path
 ) -> None:
     tenant = await rig.tenant()
     answers = await asyncio.gather(*(upload(uploads, tenant, n, limit=10) for n in range(30)))
@@ -93,7 +93,7 @@ async def test_of_thirty_uploads_at_once_exactly_as_many_are_accepted_as_there_i
 
 
 async def test_it_is_as_exact_where_the_limit_comes_near_only_meanwhile(
-    rig: Rig, uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, uploads: UploadService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some are counted without the lock; their jobs are within what `NEAR` leaves room for."""
     # 30 connections, and so 30 transactions at a time with 4 jobs each.
@@ -107,15 +107,15 @@ async def test_it_is_as_exact_where_the_limit_comes_near_only_meanwhile(
     assert await stored(rig, tenant, tmp_path) == (32, 30 + 128, 32)
 
 
-async def test_job_requests_and_uploads_share_the_limit(rig: Rig, uploads: Uploads) -> None:
+async def test_job_requests_and_uploads_share_the_limit(rig: Rig, uploads: UploadService) -> None:
     tenant = await rig.tenant()
     documents = [await rig.document(tenant) for _ in range(10)]
-    jobs = Jobs(
+    jobs = JobService(
         database=rig.database,
         ringing=uploads.ringing,
         languages=lambda: ENGLISH,
         llm=False,
-        watching=Watching(rig.database),
+        watching=ChangePoller(rig.database),
         stopping=asyncio.Event(),
     )
     requests = [jobs.request(tenant, each.id, OCR, max_queued=7) for each in documents]
@@ -125,7 +125,7 @@ async def test_job_requests_and_uploads_share_the_limit(rig: Rig, uploads: Uploa
         assert await tx.jobs.live(at_most=100) == 7
 
 
-async def test_a_full_tenant_takes_nothing_from_another(rig: Rig, uploads: Uploads) -> None:
+async def test_a_full_tenant_takes_nothing_from_another(rig: Rig, uploads: UploadService) -> None:
     full, other = await rig.tenant("full"), await rig.tenant("other")
     flood = [upload(uploads, full, n, limit=1) for n in range(15)]
     mine = [upload(uploads, other, n, limit=10) for n in range(10)]
@@ -135,7 +135,7 @@ async def test_a_full_tenant_takes_nothing_from_another(rig: Rig, uploads: Uploa
 
 
 async def test_uploads_and_claims_of_a_tenant_with_both_limits_do_not_block_one_another(
-    rig: Rig, uploads: Uploads
+    rig: Rig, uploads: UploadService
 ) -> None:
     """Both take the tenant's lock, and each takes it last."""
     tenant = await rig.tenant()
@@ -180,7 +180,7 @@ async def test_counting_a_long_queue_stops_at_the_limit_and_walks_the_live_jobs_
 
 
 async def test_erasing_a_tenant_in_the_middle_of_its_uploads_leaves_nothing(
-    rig: Rig, uploads: Uploads, tmp_path: Path
+    rig: Rig, uploads: UploadService, tmp_path: Path
 ) -> None:
     tenant, other = await rig.tenant(), await rig.tenant("other")
     await upload(uploads, other, 0, limit=10)
@@ -198,7 +198,7 @@ async def test_erasing_a_tenant_in_the_middle_of_its_uploads_leaves_nothing(
     sent = [asyncio.create_task(uploading(n)) for n in range(20)]
     await asyncio.sleep(0.02)
     async with asyncio.timeout(30):
-        await Erasure(database=rig.database, blobs=uploads.blobs).erase(tenant)
+        await TenantEraser(database=rig.database, blobs=uploads.blobs).erase(tenant)
         answers = await asyncio.gather(*sent, return_exceptions=True)
     # A put whose folder went away under it is told that the store failed, and tries again in vain.
     assert {answer if isinstance(answer, str) else type(answer).__name__ for answer in answers} <= {

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from app.adapters.oidc import issuer as keys
 from app.adapters.oidc.issuer import Issuer
-from app.adapters.oidc.tokens import OidcTokens
+from app.adapters.oidc.tokens import OidcTokenVerifier
 from app.domain.errors import Unauthorized, Unavailable
 from app.domain.keys import Scope
 from app.domain.tenants import TenantState
@@ -49,9 +49,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def tokens(issuer: TestIssuer, clock: Clock) -> AsyncIterator[OidcTokens]:
+async def tokens(issuer: TestIssuer, clock: Clock) -> AsyncIterator[OidcTokenVerifier]:
     async with httpx.AsyncClient() as client:
-        yield OidcTokens(
+        yield OidcTokenVerifier(
             Issuer(issuer.url, client, clock=clock),
             url=issuer.url,
             audience=AUDIENCE,
@@ -159,7 +159,7 @@ async def test_a_good_token_is_let_in_as_its_tenant_with_the_scopes_that_are_kno
     ],
 )
 async def test_scopes_are_a_text_or_a_list_and_nothing_else(
-    tokens: OidcTokens, issuer: TestIssuer, claim: object, scopes: set[Scope]
+    tokens: OidcTokenVerifier, issuer: TestIssuer, claim: object, scopes: set[Scope]
 ) -> None:
     assert (await tokens.read(issuer.token(scope=claim))).scopes == scopes
 
@@ -186,14 +186,14 @@ async def test_a_suspended_tenants_token_is_forbidden(web: Served, issuer: TestI
     ids=["ES256", "ES384", "EdDSA", "PS256"],
 )
 async def test_other_asymmetric_algorithms_are_known(
-    tokens: OidcTokens, issuer: TestIssuer, algorithm: str, key: Any
+    tokens: OidcTokenVerifier, issuer: TestIssuer, algorithm: str, key: Any
 ) -> None:
     issuer.published = [public(key, "one", alg=algorithm)]
     assert (await tokens.read(issuer.token(key=key, algorithm=algorithm))).tenant_id == ACME
 
 
 async def test_keys_that_are_symmetric_or_for_encryption_are_as_if_not_there(
-    tokens: OidcTokens, issuer: TestIssuer
+    tokens: OidcTokenVerifier, issuer: TestIssuer
 ) -> None:
     secret = b"s" * 64
     symmetric = {"kty": "oct", "kid": "one", "k": _part(secret), "alg": "HS256"}
@@ -207,20 +207,20 @@ async def test_keys_that_are_symmetric_or_for_encryption_are_as_if_not_there(
 
 
 @pytest.mark.filterwarnings("ignore::jwt.InsecureKeyLengthWarning")
-async def test_a_key_that_is_too_short_opens_nothing(tokens: OidcTokens, issuer: TestIssuer) -> None:
+async def test_a_key_that_is_too_short_opens_nothing(tokens: OidcTokenVerifier, issuer: TestIssuer) -> None:
     short = rsa_key(1024)
     issuer.published = [public(short, "one")]
     with pytest.raises(Unauthorized):
         await tokens.read(issuer.token(key=short))
 
 
-async def test_a_token_without_kid_is_checked_with_the_only_key(tokens: OidcTokens, issuer: TestIssuer) -> None:
+async def test_a_token_without_kid_is_checked_with_the_only_key(tokens: OidcTokenVerifier, issuer: TestIssuer) -> None:
     bare = jwt.encode(issuer.claims(), issuer.key, algorithm="RS256")
     assert (await tokens.read(bare)).tenant_id == ACME
 
 
 async def test_a_token_without_kid_is_refused_where_there_are_several_keys(
-    tokens: OidcTokens, issuer: TestIssuer
+    tokens: OidcTokenVerifier, issuer: TestIssuer
 ) -> None:
     issuer.published.append(public(rsa_key(), "two"))
     with pytest.raises(Unauthorized):
@@ -228,7 +228,7 @@ async def test_a_token_without_kid_is_refused_where_there_are_several_keys(
 
 
 @pytest.mark.threat(47)
-async def test_places_that_a_token_names_are_never_asked(tokens: OidcTokens, issuer: TestIssuer) -> None:
+async def test_places_that_a_token_names_are_never_asked(tokens: OidcTokenVerifier, issuer: TestIssuer) -> None:
     mine = rsa_key()
     named = {"jku": f"{issuer.url}/mine", "x5u": f"{issuer.url}/mine", "jwk": public(mine, "one")}
     with pytest.raises(Unauthorized):
@@ -236,7 +236,7 @@ async def test_places_that_a_token_names_are_never_asked(tokens: OidcTokens, iss
     assert "/mine" not in issuer.asked
 
 
-async def test_clocks_may_differ_by_less_than_a_minute(tokens: OidcTokens, issuer: TestIssuer) -> None:
+async def test_clocks_may_differ_by_less_than_a_minute(tokens: OidcTokenVerifier, issuer: TestIssuer) -> None:
     now = int(time.time())
     assert (await tokens.read(issuer.token(exp=now - 10, nbf=now + 10))).tenant_id == ACME
     for off in (issuer.token(exp=now - 61), issuer.token(nbf=now + 61)):
@@ -245,7 +245,7 @@ async def test_clocks_may_differ_by_less_than_a_minute(tokens: OidcTokens, issue
 
 
 async def test_keys_are_fetched_once_and_again_after_ten_minutes(
-    tokens: OidcTokens, issuer: TestIssuer, clock: Clock
+    tokens: OidcTokenVerifier, issuer: TestIssuer, clock: Clock
 ) -> None:
     await asyncio.gather(*(tokens.read(issuer.token()) for _ in range(20)))
     assert issuer.looks == 1
@@ -259,7 +259,7 @@ async def test_keys_are_fetched_once_and_again_after_ten_minutes(
 
 @pytest.mark.threat(47)
 async def test_a_flood_of_unknown_keys_asks_the_issuer_once_a_minute(
-    tokens: OidcTokens, issuer: TestIssuer, clock: Clock
+    tokens: OidcTokenVerifier, issuer: TestIssuer, clock: Clock
 ) -> None:
     for minute in range(3):
         answers = await asyncio.gather(
@@ -271,7 +271,7 @@ async def test_a_flood_of_unknown_keys_asks_the_issuer_once_a_minute(
 
 
 async def test_a_new_key_of_the_issuer_is_found_and_an_old_one_forgotten(
-    tokens: OidcTokens, issuer: TestIssuer, clock: Clock
+    tokens: OidcTokenVerifier, issuer: TestIssuer, clock: Clock
 ) -> None:
     old = issuer.token()
     await tokens.read(old)
@@ -308,7 +308,7 @@ async def test_an_issuer_in_trouble_is_a_503_and_never_a_401(
 
 
 async def test_while_the_issuer_is_away_known_keys_are_used_for_an_hour(
-    tokens: OidcTokens, issuer: TestIssuer, clock: Clock
+    tokens: OidcTokenVerifier, issuer: TestIssuer, clock: Clock
 ) -> None:
     await tokens.read(issuer.token())
     issuer.answer = b"away"
@@ -325,7 +325,7 @@ async def test_while_the_issuer_is_away_known_keys_are_used_for_an_hour(
 
 
 async def test_an_issuer_that_is_away_is_not_asked_by_every_request(
-    tokens: OidcTokens, issuer: TestIssuer, clock: Clock
+    tokens: OidcTokenVerifier, issuer: TestIssuer, clock: Clock
 ) -> None:
     issuer.answer = b"away"
     for attempt in range(3):

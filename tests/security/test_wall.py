@@ -5,7 +5,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.ids import tenant_id, uuid7
 from tests.security.clamps import TABLES, clamped, counts
 from tests.support.databases import Cloned
@@ -175,7 +175,7 @@ async def test_the_scout_sees_six_columns_of_live_jobs_and_nothing_else(furnishe
 
 
 @pytest.mark.threat(20)
-async def test_a_batch_over_tenants_leaves_no_clamp_behind(furnished: Rig, engine: Engine) -> None:
+async def test_a_batch_over_tenants_leaves_no_clamp_behind(furnished: Rig, engine: PostgresEngine) -> None:
     jobs = [await furnished.enqueue(tenant_id(name)) for name in ("acme", "globex")]
     claims = await furnished.leases.claim(
         [ring_of(job) for job in jobs], worker="w", lease=LEASE, kinds=frozenset({KIND})

@@ -3,10 +3,10 @@
 import asyncpg
 from typing_extensions import override
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 
 
-class Counted(Engine):
+class Counted(PostgresEngine):
     """An engine that counts its calls."""
 
     calls = 0

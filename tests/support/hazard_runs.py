@@ -11,7 +11,7 @@ from pathlib import Path
 from app.domain.errors import DocumentFault
 from app.domain.filetypes.types import HEAD, PDF, image_type
 from app.handlers.page_drafts import UNREADABLE_AT_FIRST
-from app.ports.reading import Mode, Unreadable
+from app.ports.reading import Mode, UnreadablePage
 from app.reading.children.process import ChildFailed
 from app.reading.recognizer import ProcessRecognizer
 from tests.support.hazards import OUTCOMES
@@ -82,7 +82,7 @@ class Hazards:
         try:
             async with self._recognizer.open(path, media_type=media_type, language="eng", mode=Mode.AUTO) as file:
                 async for read in file.pages():
-                    if not isinstance(read, Unreadable):
+                    if not isinstance(read, UnreadablePage):
                         readable += 1
                         read.text.encode()
                         continue

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from app.adapters.llm.circuit_breaker import Gate
+from app.adapters.llm.circuit_breaker import CircuitBreaker
 from app.adapters.llm.client import LlmClient
 from app.domain.errors import Unavailable
 from app.ports.llm import Answer, LlmBusy, LlmFault, Question
@@ -48,7 +48,7 @@ def question(user: str = INVOICE, **given: Any) -> Question:
 class Asking:
     server: LlmServer
     client: LlmClient
-    gate: Gate
+    gate: CircuitBreaker
     metrics: Metrics
 
     async def ask(self, **given: Any) -> Answer:
@@ -66,9 +66,9 @@ class Asking:
 
 
 @asynccontextmanager
-async def client_of(base_url: str, **given: Any) -> AsyncIterator[tuple[LlmClient, Gate, Metrics]]:
+async def client_of(base_url: str, **given: Any) -> AsyncIterator[tuple[LlmClient, CircuitBreaker, Metrics]]:
     # No jitter, so that a wait can be told.
-    gate, metrics = given.pop("gate", Gate(jitter=lambda: 0.0)), Metrics()
+    gate, metrics = given.pop("gate", CircuitBreaker(jitter=lambda: 0.0)), Metrics()
     usual: dict[str, Any] = {"model": "test", "api_key": KEY, "context_tokens": 8192, "slots": 4}
     # Far beyond what an answer takes, even on a busy machine.
     usual |= {"first_byte_seconds": 20, "total_seconds": 40}

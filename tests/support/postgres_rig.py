@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import text
 
 from app.adapters.postgres.database import PostgresDatabase
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.adapters.postgres.leases import PostgresLeases
 from app.adapters.postgres.sweeps import PostgresSweeps
 from app.adapters.postgres.tables import doorbells, metadata
@@ -25,7 +25,7 @@ update daira.jobs set run_after = run_after - $1::interval, ring_after = ring_af
 """
 
 
-def postgres_rig(cloned: Cloned, engine: Engine) -> Rig:
+def postgres_rig(cloned: Cloned, engine: PostgresEngine) -> Rig:
     async def advance(delta: timedelta) -> None:
         """Time passes for what is stored: all of it moves into the past."""
         async with administer(cloned.admin_url) as admin:

@@ -9,7 +9,7 @@ from app.domain.filetypes.sniff import Sniffer
 from app.domain.filetypes.types import HEAD, PDF, image_type
 from app.domain.pages import Page
 from app.domain.warnings import DocumentWarning, WarningCode
-from app.ports.reading import Mode, Recognizer, Unreadable
+from app.ports.reading import Mode, Recognizer, UnreadablePage
 from app.reading.office.file import TextFile
 
 Written = Callable[[bytes], Path]
@@ -23,7 +23,7 @@ async def pages_of(
     pages = []
     async with recognizer.open(path, media_type=media_type, language=language, mode=mode) as file:
         async for read in file.pages():
-            if isinstance(read, Unreadable):
+            if isinstance(read, UnreadablePage):
                 raise read.fault
             pages.append(read)
     return sorted(pages, key=lambda page: page.number)
@@ -34,7 +34,7 @@ class Read:
     """All that was read of a file."""
 
     pages: list[Page]
-    unreadable: list[Unreadable]
+    unreadable: list[UnreadablePage]
     warnings: list[DocumentWarning]
 
     @property
@@ -64,7 +64,7 @@ class Reader:
             read = [page async for page in file.pages()]
             return Read(
                 pages=sorted((p for p in read if isinstance(p, Page)), key=lambda page: page.number),
-                unreadable=[page for page in read if isinstance(page, Unreadable)],
+                unreadable=[page for page in read if isinstance(page, UnreadablePage)],
                 warnings=list(file.warnings),
             )
 

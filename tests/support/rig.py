@@ -14,8 +14,8 @@ from app.domain.doorbells import Ring
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId, WebhookId, tenant_id, uuid7
 from app.domain.jobs import APART, MAX_EXPIRIES, Attempt, AttemptOutcome, Job, JobError, JobState, NewJob
 from app.domain.keys import ApiKey, Scope, digest, new_secret
-from app.domain.leases import Beat, Claim, ClaimedJob, Lease, Pulse, Settlement
-from app.domain.llm.kept_answers import Kept
+from app.domain.leases import BeatResult, Claim, ClaimedJob, Lease, LeaseBeat, Settlement
+from app.domain.llm.kept_answers import KeptAnswer
 from app.domain.pages import Page, Source, Word
 from app.domain.tenants import TenantState
 from app.domain.webhooks import Event, Webhook
@@ -116,8 +116,8 @@ class Rig:
     async def lease(self, job: Job, *, worker: str = "worker") -> Lease:
         return (await self.claimed(job, worker=worker)).lease
 
-    async def beat(self, lease: Lease) -> Beat:
-        (beat,) = await self.leases.beat([Pulse(lease=lease)], lease=LEASE)
+    async def beat(self, lease: Lease) -> BeatResult:
+        (beat,) = await self.leases.beat([LeaseBeat(lease=lease)], lease=LEASE)
         return beat
 
     async def settle(self, settlement: Settlement) -> bool:
@@ -223,9 +223,9 @@ def new_page(number: int = 1, *, text: str = "Dear Sir") -> Page:
     )
 
 
-def new_answer(**fields: Any) -> Kept:
+def new_answer(**fields: Any) -> KeptAnswer:
     defaults: dict[str, Any] = {"question": "a:0", "text": "{}", "input_tokens": 100, "output_tokens": 20}
-    return Kept(**defaults | fields)
+    return KeptAnswer(**defaults | fields)
 
 
 def done(lease: Lease) -> Settlement:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app.domain.llm.token_estimate import estimate
-from app.ports.llm import Answer, LlmTruncated, Question, Usage
+from app.ports.llm import Answer, LlmTruncated, Question, TokenUsage
 
 Say = str | Exception
 Rule = Callable[[Question], Say]
@@ -29,7 +29,7 @@ class Scripted:
         say = self.script.pop(0) if self.script else self._by_rule(question)
         if isinstance(say, Exception):
             raise say
-        usage = Usage(
+        usage = TokenUsage(
             input_tokens=estimate(question.system) + estimate(question.user),
             output_tokens=min(estimate(say), question.max_output_tokens),
         )

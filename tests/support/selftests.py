@@ -9,7 +9,7 @@ from typing import Any
 from app.adapters.postgres.engine import administer
 from app.bootstrap import open_runtime
 from app.cli.selftest import deployment
-from app.selftest.run import CHECKS, Check, Finding, Verdict, selftest
+from app.selftest.run import CHECKS, Check, CheckFinding, CheckVerdict, selftest
 from app.settings import Role, Settings
 from app.telemetry import Metrics
 from tests.support.databases import Cloned
@@ -30,7 +30,7 @@ def settings_of(cloned: Cloned, folder: Path, **given: Any) -> Settings:
 
 async def find(
     settings: Settings, *, patience: float = 0.5, worker: Settings | None = None, checks: set[str] | None = None
-) -> dict[str, Finding]:
+) -> dict[str, CheckFinding]:
     """By the check's name; with a worker in this process, where its settings are given."""
     chosen = [check for check in CHECKS if checks is None or check.name in checks]
     async with AsyncExitStack() as stack:
@@ -46,7 +46,7 @@ class _Nobody:
 
     def started(self, check: Check) -> None: ...
 
-    def found(self, finding: Finding) -> None: ...
+    def found(self, finding: CheckFinding) -> None: ...
 
 
 @asynccontextmanager
@@ -58,8 +58,8 @@ async def _working(settings: Settings) -> AsyncIterator[None]:
         await runtime.worker.stop()
 
 
-def failed(found: dict[str, Finding]) -> set[str]:
-    return {name for name, finding in found.items() if finding.verdict is not Verdict.PASSED}
+def failed(found: dict[str, CheckFinding]) -> set[str]:
+    return {name for name, finding in found.items() if finding.verdict is not CheckVerdict.PASSED}
 
 
 async def rows_of(cloned: Cloned) -> dict[str, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.embedded import account as accounts
 from app.embedded import binaries
-from app.embedded.account import Account, environment
+from app.embedded.account import ServiceAccount, environment
 from app.embedded.files import make_private
 from tests.support.folders import open_folder
 from tests.support.ports import free_port
@@ -53,7 +53,7 @@ def running_postgres(*, password: str) -> Iterator[int]:
             wait_until(lambda: not using(data), seconds=STARTING)
 
 
-def _initialise(programs: Path, data: Path, *, account: Account, password: str) -> None:
+def _initialise(programs: Path, data: Path, *, account: ServiceAccount, password: str) -> None:
     make_private(data, account=account)
     secret = data.with_name("password")
     secret.write_text(password)
@@ -63,7 +63,7 @@ def _initialise(programs: Path, data: Path, *, account: Account, password: str) 
     assert done.returncode == 0, done.stdout
 
 
-def _spawn(programs: Path, data: Path, *, account: Account, port: int) -> "subprocess.Popen[bytes]":
+def _spawn(programs: Path, data: Path, *, account: ServiceAccount, port: int) -> "subprocess.Popen[bytes]":
     settings = {"listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": ""}
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     arguments = [*map(str, (os.getpid(), account.uid, account.gid)), str(programs / "postgres"), "-D", str(data)]

@@ -16,22 +16,22 @@ from app.domain.ids import TenantId
 from app.domain.jobs import Job
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
-from app.ports.blobs import StockedBlobs
+from app.ports.blobs import InventoriedBlobs
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
 from app.ports.leases import Leases, Reporter
-from app.services.documents import Documents
+from app.services.documents import DocumentService
 from app.services.execution import Execution
-from app.services.maintenance import Upkeep
-from app.services.purging import Purging
-from app.services.ringing import Ringing
-from app.services.search import Search
-from app.services.settling import Settling
-from app.services.sweeping import Sweeping
-from app.services.usage import Usage
+from app.services.maintenance import Maintenance
+from app.services.purging import Purger
+from app.services.ringing import Ringer
+from app.services.search import SearchService
+from app.services.settling import SettleBatcher
+from app.services.sweeping import Sweeper
+from app.services.usage import UsageService
 from app.telemetry import Metrics
 from app.worker.consumer import Consumer
-from app.worker.heartbeat import Heart, JobHold, monotonic, shared
+from app.worker.heartbeat import Heartbeat, HeldLease, monotonic, shared
 from app.worker.worker import Worker
 from tests.support.rig import KIND, LEASE, Rig, ring_of
 
@@ -99,18 +99,18 @@ class Bench:
     lease: timedelta = LEASE
 
     @property
-    def ringing(self) -> Ringing:
-        return Ringing(dict.fromkeys(Lane, self.bell), self.metrics)
+    def ringing(self) -> Ringer:
+        return Ringer(dict.fromkeys(Lane, self.bell), self.metrics)
 
     @property
-    def sweeping(self) -> Sweeping:
-        return Sweeping(sweeps=self.rig.sweeps, ringing=self.ringing, metrics=self.metrics)
+    def sweeping(self) -> Sweeper:
+        return Sweeper(sweeps=self.rig.sweeps, ringing=self.ringing, metrics=self.metrics)
 
     def execution(self, *, database: Database | None = None, leases: Leases | None = None) -> Execution:
         return Execution(
             database=database or self.rig.database,
             leases=leases or self.rig.leases,
-            settling=Settling(leases or self.rig.leases),
+            settling=SettleBatcher(leases or self.rig.leases),
             handlers={KIND: self.handler},
             ringing=self.ringing,
             refill=self.sweeping.refill,
@@ -119,15 +119,15 @@ class Bench:
             lease=self.lease,
         )
 
-    async def run(self, job: Job, *, execution: Execution | None = None, hold: JobHold | None = None) -> Job:
+    async def run(self, job: Job, *, execution: Execution | None = None, hold: HeldLease | None = None) -> Job:
         """One attempt, from the claim to the settled row."""
         execution = execution or self.execution()
         claimed = await self.rig.claimed(job)
         await execution.run(claimed, hold or a_hold(claimed))
         return await self.rig.again(job)
 
-    def heart(self, leases: Leases | None = None) -> Heart:
-        return Heart(lambda: shared(leases or self.rig.leases), lease=self.lease)
+    def heart(self, leases: Leases | None = None) -> Heartbeat:
+        return Heartbeat(lambda: shared(leases or self.rig.leases), lease=self.lease)
 
     def consumer(
         self,
@@ -135,7 +135,7 @@ class Bench:
         slots: int = 2,
         doorbell: Doorbell | None = None,
         execution: Execution | None = None,
-        heart: Heart | None = None,
+        heart: Heartbeat | None = None,
         sweep_every: timedelta = timedelta(seconds=30),
     ) -> Consumer:
         return Consumer(
@@ -181,15 +181,15 @@ class Bench:
 
 def purging(
     rig: Rig,
-    blobs: StockedBlobs,
+    blobs: InventoriedBlobs,
     *,
     metrics: Metrics | None = None,
     retention: timedelta | None = None,
     job_retention: timedelta | None = None,
-) -> Purging:
-    return Purging(
+) -> Purger:
+    return Purger(
         database=rig.database,
-        documents=Documents(database=rig.database, blobs=blobs),
+        documents=DocumentService(database=rig.database, blobs=blobs),
         blobs=blobs,
         sweeps=rig.sweeps,
         metrics=metrics or Metrics(),
@@ -198,12 +198,14 @@ def purging(
     )
 
 
-def upkeep(rig: Rig) -> Upkeep:
-    return Upkeep(sweeps=rig.sweeps, search=Search(database=rig.database), usage=Usage(database=rig.database))
+def upkeep(rig: Rig) -> Maintenance:
+    return Maintenance(
+        sweeps=rig.sweeps, search=SearchService(database=rig.database), usage=UsageService(database=rig.database)
+    )
 
 
-def a_hold(job: ClaimedJob, *, length: timedelta = LEASE) -> JobHold:
-    return JobHold(job.lease, claimed_at=monotonic(), length=length)
+def a_hold(job: ClaimedJob, *, length: timedelta = LEASE) -> HeldLease:
+    return HeldLease(job.lease, claimed_at=monotonic(), length=length)
 
 
 def outcomes(bench: Bench, outcome: str) -> float:

@@ -15,7 +15,7 @@ from app.handlers.llm.extract import ExtractHandler
 from app.handlers.llm.summarize import SummarizeHandler
 from app.ports.database import Database
 from app.ports.leases import Handler
-from app.worker.heartbeat import JobHold
+from app.worker.heartbeat import HeldLease
 from tests.support.rig import Rig
 from tests.support.scripted_llm import Scripted
 from tests.unit.bench import Bench, a_hold
@@ -48,7 +48,7 @@ class LlmDesk:
     async def job(self, document: Document, kind: str, **payload: object) -> Job:
         return await self.rig.enqueue(document.tenant_id, document_id=document.id, kind=kind, payload=payload)
 
-    async def run(self, job: Job, *, database: Database | None = None) -> tuple[Job, JobHold]:
+    async def run(self, job: Job, *, database: Database | None = None) -> tuple[Job, HeldLease]:
         """One attempt."""
         bench = Bench(rig=self.rig)
         execution = replace(bench.execution(), handlers=self.handlers(database))

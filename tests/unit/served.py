@@ -22,7 +22,7 @@ from app.ports.llm import Llm
 from app.services.execution import Execution
 from app.settings import Settings
 from app.telemetry import Metrics
-from app.worker.heartbeat import JobHold, monotonic
+from app.worker.heartbeat import HeldLease, monotonic
 from tests.support.described import Descriptions, held_to
 from tests.support.event_streams import LeavesEndless
 from tests.support.rig import KIND, LEASE
@@ -71,7 +71,7 @@ class Served:
     async def read(self, document: dict[str, Any], *, tenant: TenantId = ACME) -> None:
         """Do what a worker does: afterwards the document has its pages, one without a real reader."""
         job = await self.claim(document, tenant=tenant)
-        await self._execution.run(job, JobHold(job.lease, claimed_at=monotonic(), length=LEASE))
+        await self._execution.run(job, HeldLease(job.lease, claimed_at=monotonic(), length=LEASE))
 
     @property
     def blobs(self) -> list[str]:

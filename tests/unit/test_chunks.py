@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.llm.bm25 import ranked
-from app.domain.llm.chunks import Chunk, Piece, chunked, ranges
+from app.domain.llm.chunks import Chunk, PagePart, chunked, ranges
 from app.domain.llm.citations import Citation
-from app.domain.llm.merging import Found, leaves, merged
+from app.domain.llm.merging import LocatedValue, leaves, merged
 from app.handlers.llm.schema_validation import frozen
 
 texts = st.builds(str.__mul__, st.text(min_size=1, max_size=40), st.integers(1, 200))
-pieces = st.lists(st.builds(Piece, page=st.integers(1, 50), text=texts), max_size=8)
+pieces = st.lists(st.builds(PagePart, page=st.integers(1, 50), text=texts), max_size=8)
 
 
 @given(pieces=pieces, room=st.integers(100, 5_000))
-def test_nothing_is_lost_on_the_way_into_parts(pieces: list[Piece], room: int) -> None:
+def test_nothing_is_lost_on_the_way_into_parts(pieces: list[PagePart], room: int) -> None:
     chunks = chunked(pieces, room=room)
     assert all(chunk.pieces for chunk in chunks)
     shown = [piece for chunk in chunks for piece in chunk.pieces]
@@ -25,20 +25,20 @@ def test_nothing_is_lost_on_the_way_into_parts(pieces: list[Piece], room: int) -
 
 
 def test_parts_end_between_pages_as_long_as_pages_fit() -> None:
-    pages = [Piece(page=number, text="word " * 300) for number in range(1, 8)]
+    pages = [PagePart(page=number, text="word " * 300) for number in range(1, 8)]
     assert [chunk.pages for chunk in chunked(pages, room=2_000)] == [[1, 2, 3], [4, 5, 6], [7]]
 
 
 def test_a_page_that_is_too_long_is_cut_between_lines() -> None:
-    (*_, last) = chunked([Piece(page=1, text="a line of text\n" * 500)], room=1_000)
+    (*_, last) = chunked([PagePart(page=1, text="a line of text\n" * 500)], room=1_000)
     assert last.tokens <= 1_000
     assert last.pieces[0].text.startswith("a line")
 
 
 def test_halves_are_the_whole() -> None:
-    chunk = Chunk(tuple(Piece(page=number, text=f"{number} " * 300) for number in (1, 2, 3)))
+    chunk = Chunk(tuple(PagePart(page=number, text=f"{number} " * 300) for number in (1, 2, 3)))
     waiting = [chunk]
-    pieces: list[Piece] = []
+    pieces: list[PagePart] = []
     while waiting:
         one = waiting.pop(0)
         halves = one.halves()
@@ -91,7 +91,7 @@ values = st.recursive(
 @given(parts=st.lists(st.lists(values, max_size=4), min_size=1, max_size=4))
 def test_no_entry_of_a_list_is_lost_and_each_keeps_its_citation(parts: list[list[object]]) -> None:
     found = [
-        Found({"rows": part}, {at: Citation(page=number) for at, _ in leaves({"rows": part})})
+        LocatedValue({"rows": part}, {at: Citation(page=number) for at, _ in leaves({"rows": part})})
         for number, part in enumerate(parts)
     ]
     together = merged(found, same=frozen)
@@ -104,26 +104,34 @@ def test_no_entry_of_a_list_is_lost_and_each_keeps_its_citation(parts: list[list
 
 
 def test_objects_are_put_together_name_by_name() -> None:
-    found = [Found({"a": 1, "b": None, "c/d": {"e": 1}}, {}), Found({"b": 2, "c/d": {"f": [2]}}, {"/c~1d/f/0": YES})]
+    found = [
+        LocatedValue({"a": 1, "b": None, "c/d": {"e": 1}}, {}),
+        LocatedValue({"b": 2, "c/d": {"f": [2]}}, {"/c~1d/f/0": YES}),
+    ]
     together = merged(found, same=frozen)
     assert together.data == {"a": 1, "b": 2, "c/d": {"e": 1, "f": [2]}}
     assert together.citations == {"/c~1d/f/0": YES}
 
 
 def test_of_values_that_differ_the_confirmed_one_is_taken_and_the_others_are_told() -> None:
-    found = [Found({"a": 1}, {"/a": NO}), Found({"a": 2}, {"/a": YES}), Found({"a": True}, {}), Found({"a": 2.0}, {})]
+    found = [
+        LocatedValue({"a": 1}, {"/a": NO}),
+        LocatedValue({"a": 2}, {"/a": YES}),
+        LocatedValue({"a": True}, {}),
+        LocatedValue({"a": 2.0}, {}),
+    ]
     together = merged(found, same=frozen)
     assert (together.data, together.citations) == ({"a": 2}, {"/a": YES})
     assert [other["value"] for other in together.alternatives["/a"]] == [1, True]
 
 
 def test_a_list_and_a_value_are_not_mixed() -> None:
-    together = merged([Found({"a": [1, 2]}, {}), Found({"a": "x"}, {})], same=frozen)
+    together = merged([LocatedValue({"a": [1, 2]}, {}), LocatedValue({"a": "x"}, {})], same=frozen)
     assert (together.data, together.alternatives["/a"][0]["value"]) == ({"a": [1, 2]}, "x")
 
 
 def test_in_a_set_equal_entries_are_one() -> None:
-    found = [Found([1, 2], {"/0": YES, "/1": YES}), Found([2, 3, True], {"/0": NO, "/1": NO})]
+    found = [LocatedValue([1, 2], {"/0": YES, "/1": YES}), LocatedValue([2, 3, True], {"/0": NO, "/1": NO})]
     together = merged(found, sets=[""], same=frozen)
     assert together.data == [1, 2, 3, True]
     assert together.citations == {"/0": YES, "/1": YES, "/2": NO}

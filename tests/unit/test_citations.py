@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.llm.citations import Citation, Searched, Source, cite, locate, search
+from app.domain.llm.citations import Citation, ClaimedSource, SearchedPage, cite, locate, search
 from app.domain.llm.page_text import words_of
 from app.domain.pages import Page
 from tests.support.rig import new_page
@@ -83,26 +83,26 @@ NOT_THERE = [
 
 
 @pytest.fixture(scope="module")
-def page() -> Searched:
-    return Searched.page(page_of(1, PAGE))
+def page() -> SearchedPage:
+    return SearchedPage.page(page_of(1, PAGE))
 
 
 @pytest.mark.parametrize(("value", "quote"), FOUND)
-def test_a_value_is_found_however_it_is_written(page: Searched, value: object, quote: str) -> None:
+def test_a_value_is_found_however_it_is_written(page: SearchedPage, value: object, quote: str) -> None:
     place = locate(value, page)
     assert place is not None
     assert page.quote(place) == quote
 
 
 @pytest.mark.parametrize("value", NOT_THERE)
-def test_what_is_another_value_is_not_found(page: Searched, value: object) -> None:
+def test_what_is_another_value_is_not_found(page: SearchedPage, value: object) -> None:
     assert locate(value, page) is None
 
 
 def test_words_are_counted_as_the_page_counts_them() -> None:
     page = page_of(1, PAGE)
     assert words_of(page.text) == [word.text for word in page.words]
-    found = cite("example", Source(page=1, quote="example"), {1: Searched.page(page)})
+    found = cite("example", ClaimedSource(page=1, quote="example"), {1: SearchedPage.page(page)})
     assert [page.words[index].text for index in found.words] == ["exam-", "ple"]
 
 
@@ -118,28 +118,28 @@ def test_words_are_counted_as_the_page_counts_them() -> None:
     ],
 )
 def test_two_columns_are_not_one_number_but_an_account_may_be_parted(value: str, text: str, *, found: bool) -> None:
-    assert (locate(value, Searched(text)) is not None) == found
+    assert (locate(value, SearchedPage(text)) is not None) == found
 
 
 def test_the_place_that_is_quoted_goes_before_others() -> None:
-    page = Searched("Net 5.00\nTax 5.00\nGross 10.00")
+    page = SearchedPage("Net 5.00\nTax 5.00\nGross 10.00")
     for quote, index in (("Net 5.00", 1), ("Tax 5.00", 3), ("nowhere", 1)):
-        assert cite(5, Source(page=1, quote=quote), {1: page}).words == (index,)
+        assert cite(5, ClaimedSource(page=1, quote=quote), {1: page}).words == (index,)
 
 
 def test_a_quote_is_shown_where_the_value_is_not_there_but_does_not_confirm_it() -> None:
-    found = cite(6, Source(page=1, quote="net 5,00"), {1: Searched("Net 5,00 EUR")})
+    found = cite(6, ClaimedSource(page=1, quote="net 5,00"), {1: SearchedPage("Net 5,00 EUR")})
     assert found == Citation(page=1, words=(0, 1), quote="Net 5,00", verified=False)
 
 
 def test_a_page_that_was_not_shown_confirms_nothing() -> None:
-    page = Searched("Net 5.00")
-    assert cite(5, Source(page=2, quote="Net"), {1: page}) == Citation(page=None)
+    page = SearchedPage("Net 5.00")
+    assert cite(5, ClaimedSource(page=2, quote="Net"), {1: page}) == Citation(page=None)
     assert cite(5, None, {1: page}) == Citation(page=None)
 
 
 def test_what_nobody_has_a_source_for_is_found_where_it_can_be_nothing_else() -> None:
-    pages = {1: Searched("Total 88.00 for 7"), 2: Searched("Total 99.00 of 2026")}
+    pages = {1: SearchedPage("Total 88.00 for 7"), 2: SearchedPage("Total 99.00 of 2026")}
     assert search(88, pages) == Citation(page=1, words=(1,), quote="88.00", verified=True)
     assert search("Total", pages) == Citation(page=None), "it stands on both"
     assert search(7, pages) == Citation(page=None), "a digit stands anywhere"
@@ -148,7 +148,7 @@ def test_what_nobody_has_a_source_for_is_found_where_it_can_be_nothing_else() ->
 
 def test_a_page_without_words_is_quoted_without_indexes() -> None:
     page = Page(**{field: getattr(new_page(), field) for field in Page.__slots__} | {"words": (), "confidence": None})
-    assert cite("dear sir", Source(page=1, quote=""), {1: Searched.page(page)}) == Citation(
+    assert cite("dear sir", ClaimedSource(page=1, quote=""), {1: SearchedPage.page(page)}) == Citation(
         page=1, words=(), quote="Dear Sir", verified=True
     )
 
@@ -170,20 +170,20 @@ def test_a_page_without_words_is_quoted_without_indexes() -> None:
     ],
 )
 def test_what_speaks_to_models_confirms_nothing_and_takes_nothing_else_along(order: str) -> None:
-    page = Searched(f"Total 88\n\nBefore 66\n{order}\n\nAfter 99")
+    page = SearchedPage(f"Total 88\n\nBefore 66\n{order}\n\nAfter 99")
     assert locate(77, page) is None
     assert locate("77", page) is None
     assert [locate(value, page) is not None for value in (88, 66, 99)] == [True] * 3
-    assert cite(99, Source(page=1, quote="After"), {1: page}).words == (len(page.words) - 1,)
+    assert cite(99, ClaimedSource(page=1, quote="After"), {1: page}).words == (len(page.words) - 1,)
 
 
 @pytest.mark.parametrize(
     "text", ["Read the instructions", "Do not ignore this letter. Rules apply.", "Our AI system", "forget me not", ""]
 )
 def test_ordinary_text_gives_no_orders(text: str) -> None:
-    assert Searched(text).orders == []
+    assert SearchedPage(text).orders == []
 
 
 def test_an_empty_page_has_nothing() -> None:
-    assert locate("x", Searched("")) is None
-    assert locate(1, Searched("")) is None
+    assert locate("x", SearchedPage("")) is None
+    assert locate(1, SearchedPage("")) is None

@@ -138,7 +138,7 @@ def test_a_key_that_no_header_can_hold_is_wrong_usage_and_not_shown(key: str) ->
 
 def test_line_ends_around_address_and_key_do_no_harm() -> None:
     found = addresses.find(url="http://daira.example/\r\n", api_key="daira_x_y\r\n", data_dir=None)
-    assert found == addresses.Address("http://daira.example", "daira_x_y")
+    assert found == addresses.ServiceAddress("http://daira.example", "daira_x_y")
 
 
 @pytest.mark.parametrize(

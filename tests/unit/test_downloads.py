@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.adapters.memory.blobs import MemoryBlobs
 from app.domain.documents import displayable
-from app.web.file_responses import Range, attachment, chosen, matches, renamed
+from app.web.file_responses import ByteRange, attachment, chosen, matches, renamed
 from tests.unit.served import PROBLEM, Served
 
 CONTENT = b"%PDF-1.7 " + bytes(range(256)) * 4
@@ -175,7 +175,7 @@ def test_a_range_lies_within_the_document(first: int, last: int | None, size: in
     asked = f"bytes={first}-{'' if last is None else last}"
     if (last is not None and last < first) or first >= size:
         return
-    assert chosen(asked, size=size) == Range(first, size if last is None else min(last + 1, size))
+    assert chosen(asked, size=size) == ByteRange(first, size if last is None else min(last + 1, size))
 
 
 async def test_an_if_range_of_other_bytes_gives_all_of_them(web: Served) -> None:

@@ -18,8 +18,8 @@ from app.domain.outcomes import Done
 from app.domain.pages import Page, Source, chosen
 from app.domain.warnings import DETAILS, MOST_PAGES, DocumentWarning, WarningCode, of_document, of_pages
 from app.handlers.ocr import OcrHandler
-from app.handlers.page_drafts import UNREADABLE_AT_FIRST, WORTH_A_DRAFT, Drafting
-from app.ports.reading import Mode, OpenFile, Unreadable
+from app.handlers.page_drafts import UNREADABLE_AT_FIRST, WORTH_A_DRAFT, PageDrafts
+from app.ports.reading import Mode, OpenFile, UnreadablePage
 from app.telemetry import Metrics
 from tests.support.rig import Rig, done, new_page, release
 
@@ -44,8 +44,8 @@ async def drafted(rig: Rig, job: ClaimedJob) -> frozenset[int]:
         return await tx.pages.drafted(job.lease.job_id)
 
 
-def drafting(rig: Rig, job: ClaimedJob, *, total: int, drafted: int = 0, clock: Clock | None = None) -> Drafting:
-    return Drafting(rig.database, job.lease, language="eng", total=total, drafted=drafted, clock=clock or Clock())
+def drafting(rig: Rig, job: ClaimedJob, *, total: int, drafted: int = 0, clock: Clock | None = None) -> PageDrafts:
+    return PageDrafts(rig.database, job.lease, language="eng", total=total, drafted=drafted, clock=clock or Clock())
 
 
 def carried(number: int) -> Page:
@@ -85,7 +85,7 @@ async def test_nothing_is_drafted_once_the_lease_is_lost(rig: Rig) -> None:
 async def test_an_unreadable_page_is_an_empty_one_with_a_warning(rig: Rig) -> None:
     pages = drafting(rig, await started(rig), total=3)
     await pages.take(carried(1))
-    await pages.take(Unreadable(2, DAMAGED))
+    await pages.take(UnreadablePage(2, DAMAGED))
     blank = pages.in_hand[-1] if pages.in_hand else None
     assert pages.done == 2
     assert blank is None or (blank.number, blank.text, blank.warnings) == (2, "", (WarningCode.PAGE_UNREADABLE,))
@@ -93,16 +93,16 @@ async def test_an_unreadable_page_is_an_empty_one_with_a_warning(rig: Rig) -> No
 
 async def test_a_document_of_unreadable_pages_alone_is_to_blame(rig: Rig) -> None:
     pages = drafting(rig, await started(rig), total=2)
-    await pages.take(Unreadable(1, DAMAGED))
+    await pages.take(UnreadablePage(1, DAMAGED))
     with pytest.raises(DocumentFault) as fault:
-        await pages.take(Unreadable(2, DocumentFault("timeout", "It took too long.")))
+        await pages.take(UnreadablePage(2, DocumentFault("timeout", "It took too long.")))
     assert fault.value is DAMAGED
 
 
 async def test_one_readable_page_saves_a_short_document(rig: Rig) -> None:
     pages = drafting(rig, await started(rig), total=3)
-    await pages.take(Unreadable(1, DAMAGED))
-    await pages.take(Unreadable(2, DAMAGED))
+    await pages.take(UnreadablePage(1, DAMAGED))
+    await pages.take(UnreadablePage(2, DAMAGED))
     await pages.take(new_page(3))
     assert pages.done == pages.total
 
@@ -110,15 +110,15 @@ async def test_one_readable_page_saves_a_short_document(rig: Rig) -> None:
 async def test_a_long_document_is_given_up_when_most_of_it_is_unreadable(rig: Rig) -> None:
     pages = drafting(rig, await started(rig), total=2_000)
     for number in range(1, UNREADABLE_AT_FIRST + 1):
-        await pages.take(Unreadable(number, DAMAGED))
+        await pages.take(UnreadablePage(number, DAMAGED))
     with pytest.raises(DocumentFault):
-        await pages.take(Unreadable(99, DAMAGED))
+        await pages.take(UnreadablePage(99, DAMAGED))
 
 
 async def test_what_earlier_attempts_have_read_counts_for_the_document(rig: Rig) -> None:
     pages = drafting(rig, await started(rig), total=50, drafted=40)
     for number in range(41, 51):
-        await pages.take(Unreadable(number, DAMAGED))
+        await pages.take(UnreadablePage(number, DAMAGED))
     assert pages.done == pages.total
 
 
@@ -184,7 +184,7 @@ class _Five:
     def __init__(self, recognizer: Dying) -> None:
         self._recognizer = recognizer
 
-    async def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | Unreadable]:
+    async def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | UnreadablePage]:
         for number in numbers or range(1, 6):
             if number == self._recognizer.dies_on:
                 self._recognizer.dies_on = 0

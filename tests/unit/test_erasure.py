@@ -8,7 +8,7 @@ from app.domain.errors import Conflict, NotFound, Unavailable
 from app.domain.ids import TenantId
 from app.domain.tenants import TenantState
 from app.services import erasure
-from app.services.erasure import Erasure
+from app.services.erasure import TenantEraser
 from tests.support.rig import Rig
 from tests.unit.test_uploads import Desk
 
@@ -28,7 +28,7 @@ async def desk_with(rig: Rig, *, documents: int = 3) -> Desk:
 async def test_nothing_of_the_tenant_is_left_and_all_of_the_others(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasure, "AT_A_TIME", 2)
     desk = await desk_with(rig, documents=5)
-    await Erasure(database=rig.database, blobs=desk.blobs).erase(ACME)
+    await TenantEraser(database=rig.database, blobs=desk.blobs).erase(ACME)
     assert await desk.counts(ACME) == (0, 0, 5)
     assert await desk.counts(BOLT) == (5, 5, 5)
     async with rig.database.begin(ACME) as tx:
@@ -38,7 +38,7 @@ async def test_nothing_of_the_tenant_is_left_and_all_of_the_others(rig: Rig, mon
 
 async def test_erasing_again_or_what_never_was_is_not_found(rig: Rig) -> None:
     desk = await desk_with(rig)
-    erase = Erasure(database=rig.database, blobs=desk.blobs).erase
+    erase = TenantEraser(database=rig.database, blobs=desk.blobs).erase
     await erase(ACME)
     for tenant in (ACME, TenantId("nobody")):
         with pytest.raises(NotFound, match=f"there is no tenant {tenant}"):
@@ -56,7 +56,7 @@ async def test_the_tenant_is_suspended_before_anything_is_deleted(rig: Rig) -> N
                 if tenant := await tx.tenant.get():
                     states.append(tenant.state)
 
-    await Erasure(database=rig.database, blobs=Watching()).erase(ACME)
+    await TenantEraser(database=rig.database, blobs=Watching()).erase(ACME)
     assert states == [TenantState.SUSPENDED]
     assert (await desk.counts(BOLT))[0] == 3
 
@@ -70,8 +70,8 @@ async def test_an_erasure_that_is_cut_off_can_be_asked_for_again(rig: Rig) -> No
             raise Unavailable("the disk is away")
 
     with pytest.raises(Unavailable):
-        await Erasure(database=rig.database, blobs=Failing()).erase(ACME)
-    await Erasure(database=rig.database, blobs=desk.blobs).erase(ACME)
+        await TenantEraser(database=rig.database, blobs=Failing()).erase(ACME)
+    await TenantEraser(database=rig.database, blobs=desk.blobs).erase(ACME)
     assert await desk.counts(ACME) == (0, 0, 3)
 
 
@@ -84,8 +84,8 @@ async def test_a_tenant_that_is_resumed_meanwhile_is_not_removed_and_that_is_tol
             await rig.resume(tenant_id)
 
     with pytest.raises(Conflict, match="resumed meanwhile"):
-        await Erasure(database=rig.database, blobs=Resuming()).erase(ACME)
-    await Erasure(database=rig.database, blobs=desk.blobs).erase(ACME)
+        await TenantEraser(database=rig.database, blobs=Resuming()).erase(ACME)
+    await TenantEraser(database=rig.database, blobs=desk.blobs).erase(ACME)
     assert await desk.counts(ACME) == (0, 0, 3)
 
 
@@ -101,5 +101,5 @@ async def test_what_an_upload_stores_while_rows_are_deleted_goes_too(rig: Rig) -
             if registered:  # let in before it was suspended, accepted before the row is gone
                 await desk.upload(tenant_id, b"%PDF-1.7 late")
 
-    await Erasure(database=rig.database, blobs=Uploading()).erase(ACME)
+    await TenantEraser(database=rig.database, blobs=Uploading()).erase(ACME)
     assert await desk.counts(ACME) == (0, 0, 3)

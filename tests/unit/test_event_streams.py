@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from app.domain.jobs import Progress
-from app.domain.leases import Pulse
+from app.domain.leases import LeaseBeat
 from app.ports.leases import Leases
 from app.services.events import follower, stream, watcher
 from app.telemetry import Metrics
@@ -166,7 +166,7 @@ async def test_progress_is_told_as_it_is_reached(web: Served, monkeypatch: pytes
     async with StreamReader(web, ALL) as all_jobs, StreamReader(web, of_job(document)) as of_one:
         for done in (1, 2):
             await leases_of(web).beat(
-                [Pulse(lease=lease, progress=Progress(done=done, total=3, unit="page"))], lease=LEASE
+                [LeaseBeat(lease=lease, progress=Progress(done=done, total=3, unit="page"))], lease=LEASE
             )
             for reader in (all_jobs, of_one):
                 sent = await reader.next("progress")
@@ -298,6 +298,6 @@ async def test_how_long_a_reader_stays_is_not_how_long_its_answer_took(monkeypat
     async def take(_: object) -> None: ...
 
     scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
-    await request_log.Requests(app, metrics=metrics)(scope, None, take)  # type: ignore[arg-type]
+    await request_log.RequestLog(app, metrics=metrics)(scope, None, take)  # type: ignore[arg-type]
     labels = {"route": "none", "method": "GET", "status": "200"}
     assert metrics.registry.get_sample_value("daira_http_request_seconds_sum", labels) == 2

@@ -16,7 +16,7 @@ from app.ports.database import Tx
 from app.ports.leases import Reporter
 from app.services import execution
 from app.services.execution import Interruption
-from app.worker.heartbeat import JobHold
+from app.worker.heartbeat import HeldLease
 from tests.support.rig import OOPS, SECOND, Rig, done, new_page, ring_of
 from tests.unit.bench import Act, Away, Bench, a_hold, outcomes
 from tests.unit.waiting import until
@@ -382,7 +382,7 @@ async def test_a_handler_gets_what_it_may_know_and_reports_to_the_hold(bench: Be
 
     bench.handler.act = act
     claimed = await bench.rig.claimed(job)
-    hold = JobHold(claimed.lease, claimed_at=0, length=SECOND)
+    hold = HeldLease(claimed.lease, claimed_at=0, length=SECOND)
     await bench.execution().run(claimed, hold)
     assert bench.handler.started == [claimed]
     assert (claimed.payload, claimed.max_attempts, claimed.failures) == ({"a": 1}, 7, 0)

@@ -7,13 +7,13 @@ import pytest
 from app.domain.changes import Position
 from app.domain.jobs import Job, JobState, Progress
 from app.services.events import follower as following
-from app.services.events.follower import Follower, Heard
+from app.services.events.follower import Follower, ReceivedChanges
 from tests.support.rig import Rig
 
 REACHED = Progress(done=1, total=2, unit="page")
 
 
-async def heard_by(follower: Follower) -> Heard | None:
+async def heard_by(follower: Follower) -> ReceivedChanges | None:
     return await follower.listen(at_most=0, stopping=asyncio.Event())
 
 

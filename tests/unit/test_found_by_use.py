@@ -15,7 +15,7 @@ from app.client.faults import ApiFault
 from app.domain.errors import NotFound
 from app.domain.ids import uuid7
 from app.domain.jobs import JobState
-from app.services.documents import Documents
+from app.services.documents import DocumentService
 from tests.support.rig import Rig
 from tests.unit.bench import Bench
 from tests.unit.served import Served
@@ -60,7 +60,7 @@ async def test_removing_a_document_again_removes_bytes_that_were_left(rig: Rig) 
     async with rig.database.begin(tenant) as tx:
         await tx.documents.remove(accepted.document.id)
     with pytest.raises(NotFound):
-        await Documents(database=rig.database, blobs=desk.blobs).remove(tenant, accepted.document.id)
+        await DocumentService(database=rig.database, blobs=desk.blobs).remove(tenant, accepted.document.id)
     assert await desk.counts(tenant) == (0, 0, 0)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.upload.find_files import Gathered, gather, shown
+from app.cli.upload.find_files import FileList, gather, shown
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def found(names: Sequence[str]) -> list[str]:
     return [file.shown for file in gather(names, name=None).files]
 
 
-def faults(gathered: Gathered) -> list[str]:
+def faults(gathered: FileList) -> list[str]:
     return [left.shown for left in gathered.left_out if left.is_fault]
 
 

@@ -12,12 +12,12 @@ import pytest
 from app.domain.errors import Unavailable
 from app.domain.ids import JobId, TenantId, uuid7
 from app.domain.jobs import Progress
-from app.domain.leases import Beat, ClaimedJob, Lease, Pulse
+from app.domain.leases import BeatResult, ClaimedJob, Lease, LeaseBeat
 from app.domain.outcomes import Done, Outcome
 from app.ports.leases import Leases, Reporter
 from app.services.execution import Interruption
 from app.worker import heartbeat
-from app.worker.heartbeat import Heart, JobHold, monotonic, shared
+from app.worker.heartbeat import Heartbeat, HeldLease, monotonic, shared
 from tests.support.rig import SECOND, Rig, done
 from tests.unit.bench import Bench
 from tests.unit.waiting import until
@@ -38,9 +38,9 @@ class Noting:
         self._inner = inner
         self.fault = fault
         self.hang = hang
-        self.sent: list[tuple[float, list[Pulse]]] = []
+        self.sent: list[tuple[float, list[LeaseBeat]]] = []
 
-    async def beat(self, pulses: Sequence[Pulse], *, lease: timedelta) -> list[Beat]:
+    async def beat(self, pulses: Sequence[LeaseBeat], *, lease: timedelta) -> list[BeatResult]:
         self.sent.append((monotonic(), list(pulses)))
         if self.hang:
             await asyncio.Event().wait()
@@ -53,8 +53,8 @@ class Noting:
 
 
 @asynccontextmanager
-async def beating(leases: object, *, length: timedelta = LENGTH) -> AsyncIterator[Heart]:
-    beating = Heart(lambda: shared(leases), lease=length)  # type: ignore[arg-type]
+async def beating(leases: object, *, length: timedelta = LENGTH) -> AsyncIterator[Heartbeat]:
+    beating = Heartbeat(lambda: shared(leases), lease=length)  # type: ignore[arg-type]
     beating.start()
     try:
         yield beating
@@ -67,7 +67,7 @@ async def forever() -> object:
 
 
 @asynccontextmanager
-async def working(hold: JobHold) -> AsyncIterator["asyncio.Task[object]"]:
+async def working(hold: HeldLease) -> AsyncIterator["asyncio.Task[object]"]:
     """A handler at work under this hold."""
     work = asyncio.ensure_future(forever())
     hold.watch(work)
@@ -80,11 +80,11 @@ async def working(hold: JobHold) -> AsyncIterator["asyncio.Task[object]"]:
 
 def test_a_pulse_is_due_at_a_third_of_the_lease_and_not_before() -> None:
     async def check() -> None:
-        hold = JobHold(a_lease(), claimed_at=100.0, length=timedelta(seconds=60))
+        hold = HeldLease(a_lease(), claimed_at=100.0, length=timedelta(seconds=60))
         assert hold.pulse(now=100.0) is None
         assert hold.pulse(now=119.9) is None
         pulse = hold.pulse(now=120.0)
-        assert pulse == Pulse(lease=hold.lease)
+        assert pulse == LeaseBeat(lease=hold.lease)
         # A beat that was not accepted leaves it due.
         assert hold.pulse(now=121.0) is not None
         hold.renewed(pulse, sent_at=121.0)
@@ -96,10 +96,10 @@ def test_a_pulse_is_due_at_a_third_of_the_lease_and_not_before() -> None:
 
 def test_the_local_deadline_counts_from_when_the_last_accepted_beat_was_sent() -> None:
     async def check() -> None:
-        hold = JobHold(a_lease(), claimed_at=100.0, length=timedelta(seconds=60))
+        hold = HeldLease(a_lease(), claimed_at=100.0, length=timedelta(seconds=60))
         assert hold.left(now=159.9) > 0
         assert hold.left(now=160.0) <= 0
-        hold.renewed(Pulse(lease=hold.lease), sent_at=130.0)
+        hold.renewed(LeaseBeat(lease=hold.lease), sent_at=130.0)
         assert hold.left(now=189.9) > 0
         assert hold.left(now=190.0) <= 0
 
@@ -108,24 +108,24 @@ def test_the_local_deadline_counts_from_when_the_last_accepted_beat_was_sent() -
 
 def test_progress_makes_a_pulse_due_and_is_told_until_it_is_accepted() -> None:
     async def check() -> None:
-        hold = JobHold(a_lease(), claimed_at=100.0, length=timedelta(seconds=60))
+        hold = HeldLease(a_lease(), claimed_at=100.0, length=timedelta(seconds=60))
         first, second = (Progress(done=page, total=9, unit="page") for page in (1, 2))
         hold.report(first)
         told = hold.pulse(now=100.0)
-        assert told == Pulse(lease=hold.lease, progress=first)
+        assert told == LeaseBeat(lease=hold.lease, progress=first)
         assert hold.pulse(now=101.0) == told
         hold.report(second)
         hold.renewed(told, sent_at=101.0)
-        assert hold.pulse(now=101.0) == Pulse(lease=hold.lease, progress=second)
-        hold.renewed(Pulse(lease=hold.lease, progress=second), sent_at=102.0)
+        assert hold.pulse(now=101.0) == LeaseBeat(lease=hold.lease, progress=second)
+        hold.renewed(LeaseBeat(lease=hold.lease, progress=second), sent_at=102.0)
         assert hold.pulse(now=102.0) is None
-        assert hold.pulse(now=122.0) == Pulse(lease=hold.lease)
+        assert hold.pulse(now=122.0) == LeaseBeat(lease=hold.lease)
 
     asyncio.run(check())
 
 
 async def test_the_first_reason_stands_but_a_lost_lease_overrides() -> None:
-    hold = JobHold(a_lease(), claimed_at=0, length=SECOND)
+    hold = HeldLease(a_lease(), claimed_at=0, length=SECOND)
     seen = [hold.interruption]
     for why in (
         Interruption.CANCELLED,
@@ -140,7 +140,7 @@ async def test_the_first_reason_stands_but_a_lost_lease_overrides() -> None:
 
 
 async def test_work_that_is_watched_after_the_interruption_is_cancelled_too() -> None:
-    hold = JobHold(a_lease(), claimed_at=0, length=SECOND)
+    hold = HeldLease(a_lease(), claimed_at=0, length=SECOND)
     hold.interrupt(Interruption.STOPPING)
     async with working(hold) as work:
         await until(work.cancelled)

@@ -10,7 +10,7 @@ import pytest
 
 from app.adapters.memory.database import MemoryIdempotencyKeys
 from app.domain.errors import Conflict
-from app.domain.idempotency import Once
+from app.domain.idempotency import IdempotencyKey
 from app.services.uploads import JobRequest
 from tests.support.rig import SECOND, Rig
 from tests.unit.bench import purging
@@ -221,18 +221,18 @@ async def test_a_request_that_is_still_being_done_is_to_be_sent_again(
 
 
 def test_parts_in_another_order_are_the_same_request() -> None:
-    once = Once(key="a", operation="POST /v1/documents")
+    once = IdempotencyKey(key="a", operation="POST /v1/documents")
     parts = {"a": 1, "b": {"c": [1, 2], "d": None}}
     turned = json.loads('{"b": {"d": null, "c": [1, 2]}, "a": 1}')
     assert once.fingerprint(parts) == once.fingerprint(turned)
     assert once.fingerprint(parts) != once.fingerprint(parts | {"a": "1"})
-    assert once.fingerprint(parts) != Once(key="a", operation="POST /v1/jobs").fingerprint(parts)
+    assert once.fingerprint(parts) != IdempotencyKey(key="a", operation="POST /v1/jobs").fingerprint(parts)
 
 
 async def test_what_was_made_and_is_gone_by_another_way_is_made_anew(rig: Rig) -> None:
     """A finished job may be pruned before its key is."""
     tenant, desk = await rig.tenant(), Desk(rig)
-    once = Once(key="a", operation="POST /v1/documents")
+    once = IdempotencyKey(key="a", operation="POST /v1/documents")
     first = await desk.upload(tenant, once=once)
     async with rig.database.begin(tenant) as tx:
         await tx.idempotency_keys.answer("a", resource_id=first.document.id, made=True, document_id=None)
@@ -244,7 +244,7 @@ async def test_what_was_made_and_is_gone_by_another_way_is_made_anew(rig: Rig) -
 
 async def test_expired_keys_go_with_the_purge(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
-    await desk.upload(tenant, once=Once(key="a", operation="POST /v1/documents"))
+    await desk.upload(tenant, once=IdempotencyKey(key="a", operation="POST /v1/documents"))
     assert not await purging(rig, desk.blobs).purge()
     await rig.advance(timedelta(hours=24))
     assert not await purging(rig, desk.blobs).purge(dry_run=True)
@@ -254,7 +254,7 @@ async def test_expired_keys_go_with_the_purge(rig: Rig) -> None:
 
 async def test_a_replay_rings_for_nothing(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
-    once = Once(key="a", operation="POST /v1/documents")
+    once = IdempotencyKey(key="a", operation="POST /v1/documents")
     await desk.upload(tenant, once=once)
     assert len(await desk.rung()) == 1
     replayed = await desk.accept(

@@ -14,8 +14,8 @@ from app.domain.errors import Conflict, Invalid, NotFound
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import CANCELLED, AttemptOutcome, JobState
 from app.ports.database import Database
-from app.services.events.watcher import LONGEST_PAUSE, Watching
-from app.services.jobs import Jobs
+from app.services.events.watcher import LONGEST_PAUSE, ChangePoller
+from app.services.jobs import JobService
 from app.services.uploads import JobRequest
 from tests.support.rig import SECOND, Rig, done, fail, ring_of
 from tests.unit.bench import Bench
@@ -26,24 +26,24 @@ MINUTE = timedelta(minutes=1)
 MANY = 10_000
 
 
-def service(bench: Bench, database: Database) -> Jobs:
-    return Jobs(
+def service(bench: Bench, database: Database) -> JobService:
+    return JobService(
         database=database,
         ringing=bench.ringing,
         languages=lambda: frozenset({"deu", "eng"}),
         llm=False,
-        watching=Watching(database),
+        watching=ChangePoller(database),
         stopping=asyncio.Event(),
     )
 
 
-async def requested(jobs: Jobs, tenant: TenantId, document: DocumentId, request: JobRequest, **given: Any) -> Any:
+async def requested(jobs: JobService, tenant: TenantId, document: DocumentId, request: JobRequest, **given: Any) -> Any:
     found = await jobs.request(tenant, document, request, **given)
     return found.job, found.new
 
 
 @pytest.fixture
-def jobs(bench: Bench) -> Jobs:
+def jobs(bench: Bench) -> JobService:
     return service(bench, bench.rig.database)
 
 
@@ -52,14 +52,14 @@ async def document(rig: Rig) -> Document:
     return await rig.document(await rig.tenant())
 
 
-async def test_a_job_is_read_with_its_attempts(bench: Bench, jobs: Jobs) -> None:
+async def test_a_job_is_read_with_its_attempts(bench: Bench, jobs: JobService) -> None:
     job = await bench.run(await bench.rig.enqueue(await bench.rig.tenant()))
     found, attempts = await jobs.get(job.tenant_id, job.id)
     assert found == job
     assert [attempt.outcome for attempt in attempts] == [AttemptOutcome.DONE]
 
 
-async def test_an_unknown_and_a_foreign_job_are_not_found_alike(bench: Bench, jobs: Jobs) -> None:
+async def test_an_unknown_and_a_foreign_job_are_not_found_alike(bench: Bench, jobs: JobService) -> None:
     job = await bench.rig.enqueue(await bench.rig.tenant())
     other = await bench.rig.tenant("other")
     texts = set()
@@ -73,7 +73,7 @@ async def test_an_unknown_and_a_foreign_job_are_not_found_alike(bench: Bench, jo
     assert len(texts) == 1
 
 
-async def test_a_wait_returns_as_soon_as_the_job_has_ended(bench: Bench, jobs: Jobs) -> None:
+async def test_a_wait_returns_as_soon_as_the_job_has_ended(bench: Bench, jobs: JobService) -> None:
     job = await bench.rig.enqueue(await bench.rig.tenant())
     waiting = asyncio.create_task(jobs.wait(job.tenant_id, job.id, at_most=MINUTE))
     await settled()
@@ -87,7 +87,7 @@ async def test_a_wait_returns_as_soon_as_the_job_has_ended(bench: Bench, jobs: J
 
 
 @pytest.mark.parametrize("state", [JobState.DONE, JobState.FAILED, JobState.CANCELLED])
-async def test_a_wait_for_a_job_that_has_ended_returns_at_once(rig: Rig, jobs: Jobs, state: JobState) -> None:
+async def test_a_wait_for_a_job_that_has_ended_returns_at_once(rig: Rig, jobs: JobService, state: JobState) -> None:
     job = await rig.enqueue(await rig.tenant())
     if state is JobState.CANCELLED:
         await rig.cancel(job)
@@ -99,7 +99,7 @@ async def test_a_wait_for_a_job_that_has_ended_returns_at_once(rig: Rig, jobs: J
     assert time.monotonic() - began < 5
 
 
-async def test_a_wait_that_runs_out_returns_the_job_as_it_is(rig: Rig, jobs: Jobs) -> None:
+async def test_a_wait_that_runs_out_returns_the_job_as_it_is(rig: Rig, jobs: JobService) -> None:
     job = await rig.enqueue(await rig.tenant())
     began = time.monotonic()
     found, _ = await jobs.wait(job.tenant_id, job.id, at_most=timedelta(seconds=0.1))
@@ -108,7 +108,7 @@ async def test_a_wait_that_runs_out_returns_the_job_as_it_is(rig: Rig, jobs: Job
     assert (await jobs.wait(job.tenant_id, job.id, at_most=timedelta()))[0] == job
 
 
-async def test_a_wait_whose_job_is_deleted_ends_as_not_found(rig: Rig, jobs: Jobs, document: Document) -> None:
+async def test_a_wait_whose_job_is_deleted_ends_as_not_found(rig: Rig, jobs: JobService, document: Document) -> None:
     job = await rig.enqueue(document.tenant_id, document_id=document.id)
     waiting = asyncio.create_task(jobs.wait(job.tenant_id, job.id, at_most=MINUTE))
     await settled()
@@ -142,7 +142,7 @@ async def test_a_wait_looks_often_at_first_and_holds_no_transaction_between(rig:
     assert 4 <= len(looks) <= 12
 
 
-async def test_a_request_queues_a_job_and_rings(bench: Bench, jobs: Jobs, document: Document) -> None:
+async def test_a_request_queues_a_job_and_rings(bench: Bench, jobs: JobService, document: Document) -> None:
     job, new = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
     assert new
     assert (job.kind, job.payload, job.state) == ("ocr", OCR.payload, JobState.QUEUED)
@@ -151,7 +151,7 @@ async def test_a_request_queues_a_job_and_rings(bench: Bench, jobs: Jobs, docume
 
 
 async def test_a_request_for_an_unknown_or_foreign_document_queues_nothing(
-    bench: Bench, jobs: Jobs, document: Document
+    bench: Bench, jobs: JobService, document: Document
 ) -> None:
     other = await bench.rig.tenant("other")
     for tenant, identity in ((document.tenant_id, DocumentId(uuid7())), (other, document.id)):
@@ -162,7 +162,7 @@ async def test_a_request_for_an_unknown_or_foreign_document_queues_nothing(
 
 @pytest.mark.parametrize("claimed", [False, True])
 async def test_an_equal_request_answers_the_same_job_and_does_not_ring(
-    bench: Bench, jobs: Jobs, document: Document, *, claimed: bool
+    bench: Bench, jobs: JobService, document: Document, *, claimed: bool
 ) -> None:
     first, _ = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
     await bench.rung()
@@ -174,7 +174,7 @@ async def test_an_equal_request_answers_the_same_job_and_does_not_ring(
 
 
 async def test_a_request_in_a_language_that_is_not_installed_is_refused(
-    bench: Bench, jobs: Jobs, document: Document
+    bench: Bench, jobs: JobService, document: Document
 ) -> None:
     with pytest.raises(Invalid, match="deu, eng"):
         await jobs.request(
@@ -183,7 +183,7 @@ async def test_a_request_in_a_language_that_is_not_installed_is_refused(
     assert await bench.rung() == []
 
 
-async def test_an_equal_request_after_the_end_is_a_new_job(bench: Bench, jobs: Jobs, document: Document) -> None:
+async def test_an_equal_request_after_the_end_is_a_new_job(bench: Bench, jobs: JobService, document: Document) -> None:
     first, _ = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
     await bench.run(first)
     again, new = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
@@ -191,7 +191,7 @@ async def test_an_equal_request_after_the_end_is_a_new_job(bench: Bench, jobs: J
     assert again.id != first.id
 
 
-async def test_another_request_is_another_job(jobs: Jobs, document: Document) -> None:
+async def test_another_request_is_another_job(jobs: JobService, document: Document) -> None:
     first, _ = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
     other, new = await requested(
         jobs, document.tenant_id, document.id, JobRequest(kind="ocr", payload={"mode": "force"}), max_queued=MANY
@@ -200,14 +200,14 @@ async def test_another_request_is_another_job(jobs: Jobs, document: Document) ->
     assert other.id != first.id
 
 
-async def test_equal_requests_of_two_documents_are_two_jobs(rig: Rig, jobs: Jobs, document: Document) -> None:
+async def test_equal_requests_of_two_documents_are_two_jobs(rig: Rig, jobs: JobService, document: Document) -> None:
     other = await rig.document(document.tenant_id)
     answers = [await requested(jobs, document.tenant_id, each.id, OCR, max_queued=MANY) for each in (document, other)]
     assert [new for _, new in answers] == [True, True]
 
 
 @pytest.mark.threat(13)
-async def test_equal_requests_at_the_same_time_are_one_job(bench: Bench, jobs: Jobs, document: Document) -> None:
+async def test_equal_requests_at_the_same_time_are_one_job(bench: Bench, jobs: JobService, document: Document) -> None:
     answers = await asyncio.gather(
         *(requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY) for _ in range(10))
     )
@@ -218,7 +218,7 @@ async def test_equal_requests_at_the_same_time_are_one_job(bench: Bench, jobs: J
 
 @pytest.mark.threat(13)
 async def test_an_equal_job_that_ends_between_the_two_looks_makes_room_for_a_new_one(
-    bench: Bench, jobs: Jobs, document: Document
+    bench: Bench, jobs: JobService, document: Document
 ) -> None:
     first, _ = await requested(jobs, document.tenant_id, document.id, OCR, max_queued=MANY)
     racing = service(bench, EndsMeanwhile(bench.rig.database, first.id))
@@ -249,13 +249,13 @@ class EndsMeanwhile:
             yield tx
 
 
-async def test_a_queued_job_is_cancelled_at_once(rig: Rig, jobs: Jobs) -> None:
+async def test_a_queued_job_is_cancelled_at_once(rig: Rig, jobs: JobService) -> None:
     job = await rig.enqueue(await rig.tenant())
     cancelled = await jobs.cancel(job.tenant_id, job.id)
     assert (cancelled.state, cancelled.error) == (JobState.CANCELLED, CANCELLED)
 
 
-async def test_a_claimed_job_is_flagged_for_its_worker(rig: Rig, jobs: Jobs) -> None:
+async def test_a_claimed_job_is_flagged_for_its_worker(rig: Rig, jobs: JobService) -> None:
     job = await rig.enqueue(await rig.tenant())
     lease = await rig.lease(job)
     cancelled = await jobs.cancel(job.tenant_id, job.id)
@@ -263,7 +263,7 @@ async def test_a_claimed_job_is_flagged_for_its_worker(rig: Rig, jobs: Jobs) -> 
     assert (await rig.beat(lease)).cancel_requested
 
 
-async def test_cancelling_twice_is_no_conflict(rig: Rig, jobs: Jobs) -> None:
+async def test_cancelling_twice_is_no_conflict(rig: Rig, jobs: JobService) -> None:
     job = await rig.enqueue(await rig.tenant())
     first = await jobs.cancel(job.tenant_id, job.id)
     await rig.advance(SECOND)
@@ -271,14 +271,14 @@ async def test_cancelling_twice_is_no_conflict(rig: Rig, jobs: Jobs) -> None:
 
 
 @pytest.mark.parametrize("end", [done, fail])
-async def test_a_job_that_has_ended_can_not_be_cancelled(rig: Rig, jobs: Jobs, end: Any) -> None:
+async def test_a_job_that_has_ended_can_not_be_cancelled(rig: Rig, jobs: JobService, end: Any) -> None:
     job = await rig.enqueue(await rig.tenant())
     assert await rig.settle(end(await rig.lease(job)))
     with pytest.raises(Conflict, match="ended already"):
         await jobs.cancel(job.tenant_id, job.id)
 
 
-async def test_a_listing_takes_all_its_filters_together(rig: Rig, jobs: Jobs, document: Document) -> None:
+async def test_a_listing_takes_all_its_filters_together(rig: Rig, jobs: JobService, document: Document) -> None:
     wanted = await rig.enqueue(document.tenant_id, document_id=document.id)
     await rig.enqueue(document.tenant_id)
     await rig.enqueue(document.tenant_id, document_id=document.id, kind="other")

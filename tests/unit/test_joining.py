@@ -5,7 +5,7 @@ import pytest
 from app.domain.pages import Source, Word, text_of
 from app.reading.geometry import Box
 from app.reading.pdf.page_assembly import joined, with_blocks, without_doubles
-from app.reading.pdf.text_layer import Written
+from app.reading.pdf.text_layer import LayerWord
 
 
 def word(text: str, box: Box, *, line: int = 0, block: int = 0, source: Source = Source.TEXT_LAYER) -> Word:
@@ -16,8 +16,8 @@ def found(text: str, box: Box, *, line: int = 0, block: int = 0) -> Word:
     return word(text, box, line=line, block=block, source=Source.OCR)
 
 
-def lines(*boxes: Box) -> list[Written]:
-    return [Written(f"w{line}", box, line, line, 1) for line, box in enumerate(boxes)]
+def lines(*boxes: Box) -> list[LayerWord]:
+    return [LayerWord(f"w{line}", box, line, line, 1) for line, box in enumerate(boxes)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from app.domain.errors import Invalid, NotFound
 from app.domain.ids import TenantId, uuid7
 from app.domain.tenants import Limits, Tenant, TenantState
 from app.services import limits
-from app.services.limits import Rates
+from app.services.limits import RateLimiter
 from tests.unit.served import ACME, Served, served
 from tests.unit.test_errors import problem
 
@@ -224,7 +224,7 @@ async def test_what_is_refused_for_its_scope_uses_the_rate(web: Served) -> None:
 async def test_the_rate_comes_back_with_time() -> None:
     now = 1000.0
     async with served(requests_per_minute=1) as web:
-        object.__setattr__(web.runtime, "rates", Rates(lambda: now))
+        object.__setattr__(web.runtime, "rates", RateLimiter(lambda: now))
         assert [(await web.client.get("/v1/me")).status_code for _ in range(2)] == [200, 429]
         now += 60
         assert (await web.client.get("/v1/me")).status_code == 200

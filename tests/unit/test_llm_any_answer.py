@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.adapters.llm.circuit_breaker import Gate
-from app.adapters.llm.dialect import Dialects
-from app.adapters.llm.failures import Refusal
-from app.adapters.llm.stream import Garbled, Reading, verdict
+from app.adapters.llm.circuit_breaker import CircuitBreaker
+from app.adapters.llm.dialect import DialectCache
+from app.adapters.llm.failures import StatusFault
+from app.adapters.llm.stream import AnswerReader, ProtocolFault, verdict
 from app.domain.errors import Unavailable
 from app.ports.llm import Answer, LlmBusy, LlmFault
 from tests.support.llm_asking import SCHEMA, Asking, asking, question
@@ -88,7 +88,7 @@ def test_whatever_is_sent_a_question_comes_to_an_end() -> None:
 
 async def comes_to_an_end(llm: Asking, responses: list[bytes], schema: dict[str, Any] | None) -> object:
     # As if it were the first question.
-    llm.client._gate, llm.client._dialects = Gate(), Dialects()
+    llm.client._gate, llm.client._dialects = CircuitBreaker(), DialectCache()
     llm.server.log.clear()
     llm.server.queue.clear()
     llm.server.script(*(f"raw:{response.hex()}" for response in responses))
@@ -118,8 +118,8 @@ def test_whatever_events_a_stream_has_it_is_read_or_refused(events: list[object]
 
 
 async def judged(stream: bytes) -> None:
-    reading = Reading(max_output_tokens=100)
-    with suppress(Garbled, Refusal, LlmFault, Unavailable):
+    reading = AnswerReader(max_output_tokens=100)
+    with suppress(ProtocolFault, StatusFault, LlmFault, Unavailable):
         await reading.take(packets(stream, 10_000))
         answer = verdict(question(), reading)
         assert reading.finish == "stop"
@@ -133,10 +133,10 @@ def test_how_a_stream_is_cut_into_packets_changes_nothing(lines: list[bytes], si
 
 
 async def text_of(stream: bytes, size: int) -> tuple[str, str]:
-    reading = Reading(max_output_tokens=100)
+    reading = AnswerReader(max_output_tokens=100)
     try:
         await reading.take(packets(stream, size))
-    except (Garbled, Refusal) as error:
+    except (ProtocolFault, StatusFault) as error:
         return type(error).__name__, reading.text
     return repr(reading.finish), reading.text
 

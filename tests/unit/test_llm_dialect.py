@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.adapters.llm import dialect
-from app.adapters.llm.dialect import Dialect, Dialects, Form, is_strict
-from app.adapters.llm.failures import Refusal, refusal
+from app.adapters.llm.dialect import AnswerFormat, Dialect, DialectCache, is_strict
+from app.adapters.llm.failures import StatusFault, refusal
 from app.ports.llm import LlmContextExceeded, LlmRejected
 from tests.support.llm_asking import LIKE_IT, SCHEMA, Asking, asking
 from tests.unit.test_rates import Clock
@@ -114,9 +114,9 @@ async def test_a_server_that_refuses_whatever_is_left_is_given_up_after_seven_re
 
 def test_after_an_hour_the_whole_is_tried_again() -> None:
     clock = Clock()
-    dialects = Dialects(clock=clock)
-    poor = replace(Dialect(), counts=False, form=Form.JSON)
-    dialects.note(poor, Refusal(400, "stream_options"))
+    dialects = DialectCache(clock=clock)
+    poor = replace(Dialect(), counts=False, form=AnswerFormat.JSON)
+    dialects.note(poor, StatusFault(400, "stream_options"))
     clock.now += dialect.KEPT - 1
     assert dialects.current() == poor
     clock.now += 1

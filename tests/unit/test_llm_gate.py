@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.adapters.llm.circuit_breaker import FIRST_REST, LONGEST_REST, OUTAGES, Gate
-from app.adapters.llm.failures import Throttled, Unanswered, Unreached
+from app.adapters.llm.circuit_breaker import FIRST_REST, LONGEST_REST, OUTAGES, CircuitBreaker
+from app.adapters.llm.failures import ConnectFault, ResponseFault, Throttled
 from app.domain.errors import Unavailable
 from app.ports.llm import Answer, LlmBusy, LlmRejected
 from tests.support.llm_asking import Asking, asking, client_of, question
@@ -22,11 +22,11 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def llm(clock: Clock) -> AsyncIterator[Asking]:
-    async with asking(gate=Gate(clock=clock, jitter=lambda: 0.0)) as llm:
+    async with asking(gate=CircuitBreaker(clock=clock, jitter=lambda: 0.0)) as llm:
         yield llm
 
 
-def ask(gate: Gate, error: Exception | None = None) -> Exception | None:
+def ask(gate: CircuitBreaker, error: Exception | None = None) -> Exception | None:
     """What becomes of a question with which this happens."""
     try:
         with gate.passage():
@@ -77,7 +77,7 @@ async def test_a_question_that_breaks_the_server_pays_for_each_time(llm: Asking,
 
 
 async def test_a_server_that_is_down_for_a_while_is_found_again(clock: Clock) -> None:
-    gate = Gate(clock=clock, jitter=lambda: 0.0)
+    gate = CircuitBreaker(clock=clock, jitter=lambda: 0.0)
     async with llm_server() as server, client_of(server.url, gate=gate) as (client, _, _):
         await client.ask(question())
         await server.stop()
@@ -113,7 +113,7 @@ async def test_a_wait_that_the_server_asks_for_holds_for_all(llm: Asking, clock:
     assert isinstance(await llm.outcome(), Answer)
 
 
-def waits(gate: Gate, clock: Clock, answers: list[Exception | None]) -> list[float]:
+def waits(gate: CircuitBreaker, clock: Clock, answers: list[Exception | None]) -> list[float]:
     """In seconds; 0 where there was an answer. Each comes back as soon as it may."""
     found = []
     for answer in answers:
@@ -124,7 +124,7 @@ def waits(gate: Gate, clock: Clock, answers: list[Exception | None]) -> list[flo
 
 
 def test_a_429_that_does_not_say_how_long_waits_longer_each_time(clock: Clock) -> None:
-    gate = Gate(clock=clock, jitter=lambda: 0.0)
+    gate = CircuitBreaker(clock=clock, jitter=lambda: 0.0)
     silent = Throttled("wait", hint=None)
     assert waits(gate, clock, [silent, silent, None, *[silent] * 8]) == [2, 4, 0, 2, 4, 8, 16, 32, 60, 60, 60]
 
@@ -139,19 +139,19 @@ async def test_a_429_that_does_not_say_how_long_holds_itself_alone(llm: Asking) 
 
 @pytest.mark.parametrize("alive", [None, LlmRejected("no"), Unavailable("broke off"), Throttled("wait", hint=None)])
 def test_whatever_a_server_answers_it_is_there(clock: Clock, alive: Exception | None) -> None:
-    gate = Gate(clock=clock)
+    gate = CircuitBreaker(clock=clock)
     for _ in range(OUTAGES - 1):
-        ask(gate, Unreached("away"))
+        ask(gate, ConnectFault("away"))
     ask(gate, alive)
     for _ in range(OUTAGES - 1):
-        assert isinstance(ask(gate, Unreached("away")), Unavailable)
-    assert isinstance(ask(gate, Unreached("away")), LlmBusy)
+        assert isinstance(ask(gate, ConnectFault("away")), Unavailable)
+    assert isinstance(ask(gate, ConnectFault("away")), LlmBusy)
 
 
 def test_a_try_that_is_cancelled_leaves_the_next_one_free_to_try(clock: Clock) -> None:
-    gate = Gate(clock=clock)
+    gate = CircuitBreaker(clock=clock)
     for _ in range(OUTAGES):
-        ask(gate, Unanswered("silent"))
+        ask(gate, ResponseFault("silent"))
     clock.now += FIRST_REST
     with pytest.raises(asyncio.CancelledError), gate.passage():
         raise asyncio.CancelledError
@@ -159,13 +159,13 @@ def test_a_try_that_is_cancelled_leaves_the_next_one_free_to_try(clock: Clock) -
 
 
 def test_what_was_under_way_when_the_server_went_out_does_not_lengthen_its_rest(clock: Clock) -> None:
-    gate = Gate(clock=clock, jitter=lambda: 0.0)
+    gate = CircuitBreaker(clock=clock, jitter=lambda: 0.0)
     under_way = [gate.passage() for _ in range(16)]
     for passage in under_way:
         passage.__enter__()
     for passage in under_way:
         with pytest.raises((Unavailable, LlmBusy)):
-            passage.__exit__(Unreached, Unreached("away"), None)
+            passage.__exit__(ConnectFault, ConnectFault("away"), None)
     clock.now += FIRST_REST
     assert ask(gate) is None
 
@@ -173,7 +173,7 @@ def test_what_was_under_way_when_the_server_went_out_does_not_lengthen_its_rest(
 def test_waits_are_spread_and_never_shorter_than_asked_for() -> None:
     waits = []
     for part in (0.0, 0.5, 1.0):
-        gate = Gate(jitter=lambda part=part: part)  # type: ignore[misc]
+        gate = CircuitBreaker(jitter=lambda part=part: part)  # type: ignore[misc]
         busy = ask(gate, Throttled("wait", hint=None))
         assert isinstance(busy, LlmBusy)
         waits.append(busy.after.total_seconds())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.adapters.llm.repetition import Circles, repeats
+from app.adapters.llm.repetition import RepetitionDetector, repeats
 from app.adapters.llm.retry_after import LONGEST, hinted_wait
 from app.adapters.llm.stream import without_bad_escapes
 from app.domain.llm.token_estimate import at_least, estimate
@@ -91,7 +91,7 @@ def test_tables_and_lists_are_no_circles(text: str) -> None:
 
 @given(st.text(min_size=1, max_size=300), st.integers(1, 700))
 def test_circles_are_noticed_however_they_arrive(passage: str, size: int) -> None:
-    circles = Circles()
+    circles = RepetitionDetector()
     text = "Once upon a time. " + passage * (12_000 // len(passage))
     assert any(circles.closed_by(text[start : start + size]) for start in range(0, len(text), size))
 

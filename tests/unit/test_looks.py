@@ -7,7 +7,7 @@ import pytest
 
 from app.domain.errors import Unavailable
 from app.services import backlog_cache
-from app.services.backlog_cache import AGAIN, FRESH, OLDEST, Look
+from app.services.backlog_cache import AGAIN, FRESH, OLDEST, SharedQuery
 
 
 class Table:
@@ -29,8 +29,8 @@ class Table:
             raise Unavailable("away")
         return self.looks
 
-    def look(self) -> Look[int]:
-        return Look(self.read, clock=lambda: self.now)
+    def look(self) -> SharedQuery[int]:
+        return SharedQuery(self.read, clock=lambda: self.now)
 
 
 @pytest.fixture

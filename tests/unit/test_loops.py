@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from app.telemetry import Metrics
-from app.worker.worker import keep_going
+from app.worker.worker import run_periodically
 from tests.unit.waiting import until
 
 OFTEN = timedelta(milliseconds=1)
@@ -18,7 +18,7 @@ LONG = timedelta(hours=1)
 async def going(
     turn: Callable[[], Awaitable[object]], metrics: Metrics, *, every: timedelta = OFTEN, deadline: timedelta = LONG
 ) -> AsyncIterator["asyncio.Task[None]"]:
-    task = asyncio.create_task(keep_going("sweep", turn, every=every, deadline=deadline, metrics=metrics))
+    task = asyncio.create_task(run_periodically("sweep", turn, every=every, deadline=deadline, metrics=metrics))
     try:
         yield task
     finally:
@@ -66,7 +66,7 @@ async def test_the_first_turn_comes_at_once() -> None:
 async def test_the_first_turn_may_come_later() -> None:
     turns, metrics = Turns(), Metrics()
     later = timedelta(milliseconds=100)
-    loop = keep_going("sweep", turns, every=LONG, deadline=LONG, metrics=metrics, after=later)
+    loop = run_periodically("sweep", turns, every=LONG, deadline=LONG, metrics=metrics, after=later)
     task = asyncio.create_task(loop)
     began = time.monotonic()
     await until(lambda: turns.count == 1)
@@ -78,7 +78,7 @@ async def test_the_first_turn_may_come_later() -> None:
 async def test_a_loop_that_is_not_vital_is_never_missed() -> None:
     for vital in (True, False):
         metrics = Metrics()
-        loop = keep_going("sweep", Turns(), every=OFTEN, deadline=OFTEN, metrics=metrics, after=LONG, vital=vital)
+        loop = run_periodically("sweep", Turns(), every=OFTEN, deadline=OFTEN, metrics=metrics, after=LONG, vital=vital)
         task = asyncio.create_task(loop)
         await until(lambda metrics=metrics: (age(metrics) or 0) > 0.05)  # type: ignore[misc]
         assert ("sweep" in metrics.silent_loops()) == vital

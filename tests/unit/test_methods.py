@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from app.asgi import create_app
 from app.telemetry import Metrics
 from app.web import errors
-from app.web.request_log import Requests
+from app.web.request_log import RequestLog
 from tests.unit.served import PROBLEM, Served, in_memory
 
 AN_ID = "0199c0de-0000-7000-8000-000000000001"
@@ -99,7 +99,7 @@ async def test_a_body_that_no_parser_gets_through_is_not_valid_like_any_other(bo
     app = FastAPI()
     app.state.debug = False
     errors.install(app)
-    app.add_middleware(Requests, metrics=Metrics())
+    app.add_middleware(RequestLog, metrics=Metrics())
 
     @app.post("/things")
     async def make(thing: Body) -> Body:

@@ -7,22 +7,22 @@ from PIL import Image
 from pydantic import ValidationError
 
 from app import settings as settings_module
-from app.reading.engine import Finer, Found
+from app.reading.engine import Finer, RecognizedWord
 from app.reading.engines import choose, rapidocr
-from app.reading.engines.fallback import Auto, SecondLook, overlooked
+from app.reading.engines.fallback import FallbackEngine, SmallPrintEngine, overlooked
 from app.reading.image.preprocessing import prepared
 from app.reading.image.scan import recognised
 from app.settings import Role, Settings
 from tests.support.typesetting import PROSE, Printed, grainy, inverted, leaning, paragraph, printed, speckled
 
-WORD = Found(text="word", box=(10, 10, 50, 40), confidence=0.95, line=0, block=0)
+WORD = RecognizedWord(text="word", box=(10, 10, 50, 40), confidence=0.95, line=0, block=0)
 PAGE = Image.new("L", (400, 300), 255)
 
 
 class Scripted:
     """An Engine that answers in turn, and notes the sizes that it was shown."""
 
-    def __init__(self, *answers: list[Found]) -> None:
+    def __init__(self, *answers: list[RecognizedWord]) -> None:
         self._answers = list(answers)
         self.shown: list[tuple[tuple[int, int], int]] = []
 
@@ -33,12 +33,12 @@ class Scripted:
         language: str,  # noqa: ARG002 - the protocol
         dpi: int,
         finer: Finer | None = None,  # noqa: ARG002 - the protocol
-    ) -> list[Found]:
+    ) -> list[RecognizedWord]:
         self.shown.append((image.size, dpi))
         return self._answers.pop(0)
 
 
-def of(*, confidence: float, count: int = 5, height: float = 30) -> list[Found]:
+def of(*, confidence: float, count: int = 5, height: float = 30) -> list[RecognizedWord]:
     return [replace(WORD, confidence=confidence, box=(10, 10, 50, 10 + height))] * count
 
 
@@ -76,21 +76,21 @@ def test_white_on_black_becomes_black_on_white() -> None:
 
 def test_small_doubtful_words_are_looked_at_larger_and_stay_where_they_are() -> None:
     engine = Scripted(of(confidence=0.8, height=10), [replace(WORD, confidence=0.9, box=(20, 20, 100, 40))])
-    [word] = SecondLook(engine).words(PAGE, language="eng", dpi=100)
+    [word] = SmallPrintEngine(engine).words(PAGE, language="eng", dpi=100)
     assert engine.shown == [((400, 300), 100), ((800, 600), 200)]
     assert (word.confidence, word.box) == (0.9, (10, 10, 50, 20))
 
 
 def test_a_second_look_that_is_less_sure_does_not_count() -> None:
     first = of(confidence=0.8, height=10)
-    assert SecondLook(Scripted(first, of(confidence=0.7))).words(PAGE, language="eng", dpi=100) == first
+    assert SmallPrintEngine(Scripted(first, of(confidence=0.7))).words(PAGE, language="eng", dpi=100) == first
 
 
 @pytest.mark.parametrize(
     "first", [[], of(confidence=0.95, height=10), of(confidence=0.5, height=20)], ids=["nothing", "sure", "large"]
 )
-def test_one_look_is_enough_for_words_that_are_sure_or_large(first: list[Found]) -> None:
-    assert SecondLook(Scripted(first)).words(PAGE, language="eng", dpi=200) == first
+def test_one_look_is_enough_for_words_that_are_sure_or_large(first: list[RecognizedWord]) -> None:
+    assert SmallPrintEngine(Scripted(first)).words(PAGE, language="eng", dpi=200) == first
 
 
 def test_a_second_look_uses_what_the_source_can_show() -> None:
@@ -101,7 +101,7 @@ def test_a_second_look_uses_what_the_source_can_show() -> None:
         asked.append(times)
         return Image.new("L", (900, 700), 255)
 
-    recognised(SecondLook(engine), PAGE, language="eng", dpi=200, finer=finer)
+    recognised(SmallPrintEngine(engine), PAGE, language="eng", dpi=200, finer=finer)
     assert asked == [2.0]
     assert engine.shown[1][0] == (900, 700)
 
@@ -109,7 +109,7 @@ def test_a_second_look_uses_what_the_source_can_show() -> None:
 def test_a_fine_scan_is_looked_at_with_225_dpi_and_again_with_what_it_has() -> None:
     engine = Scripted(of(confidence=0.8, height=10), of(confidence=0.9, height=15))
     scan = Image.new("L", (1200, 900), 255)
-    words = recognised(SecondLook(engine), scan, language="eng", dpi=675)
+    words = recognised(SmallPrintEngine(engine), scan, language="eng", dpi=675)
     assert [size for size, _ in engine.shown] == [(400, 300), (800, 600)]
     assert words[0].box == (15, 15, 75, 37.5)
 
@@ -117,10 +117,10 @@ def test_a_fine_scan_is_looked_at_with_225_dpi_and_again_with_what_it_has() -> N
 def test_auto_asks_the_second_engine_only_in_doubt_and_keeps_the_better() -> None:
     poor, good, worse = of(confidence=0.7), of(confidence=0.9), of(confidence=0.95, count=2)
     for first, second, kept in ((good, [], good), (poor, good, good), (poor, worse, poor)):
-        auto = Auto(first=Scripted(first), open_second=lambda second=second: Scripted(second))  # type: ignore[misc]
+        auto = FallbackEngine(first=Scripted(first), open_second=lambda second=second: Scripted(second))  # type: ignore[misc]
         assert auto.words(PAGE, language="eng", dpi=200) == kept
     logo = of(confidence=0.3, count=3)
-    assert Auto(first=Scripted(logo), open_second=Scripted).words(PAGE, language="eng", dpi=200) == logo
+    assert FallbackEngine(first=Scripted(logo), open_second=Scripted).words(PAGE, language="eng", dpi=200) == logo
 
 
 def test_memory_is_what_the_engine_needs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_rapidocr_without_its_extra_is_a_fault_that_says_what_to_install(monkeyp
 def test_a_page_that_leans_is_levelled_for_the_second_look_too() -> None:
     engine = Scripted(of(confidence=0.8, height=10), of(confidence=0.9, height=10))
     page = leaning(text(), 5)
-    recognised(SecondLook(engine), page.image, language="eng", dpi=200)
+    recognised(SmallPrintEngine(engine), page.image, language="eng", dpi=200)
     (first, _), (second, _) = engine.shown
     assert first[0] > page.image.width
     assert second == pytest.approx((2 * first[0], 2 * first[1]), abs=4)
@@ -153,7 +153,7 @@ def test_what_a_layout_has_dropped_is_read_alone_where_it_lies() -> None:
     page.paste(0, (300, 110, 303, 113))
     known = [replace(WORD, box=(50, 100, 90, 130))]
     answers = [replace(WORD, text="4"), replace(WORD, text="~"), replace(WORD, text="4", confidence=0.3), None]
-    seen: list[Found] = []
+    seen: list[RecognizedWord] = []
     for answer in answers:
         seen += overlooked(page, known, within=(40, 90, 390, 140), read=lambda _, answer=answer: answer)  # type: ignore[misc]
     assert [(word.text, word.box) for word in seen] == [("4", (200, 102, 215, 130))]

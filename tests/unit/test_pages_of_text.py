@@ -5,7 +5,7 @@ import pytest
 from app.domain.errors import DocumentFault
 from app.domain.filetypes import types
 from app.ports.reading import Mode
-from app.reading.office.pagination import PAGE, Pages
+from app.reading.office.pagination import PAGE, PageWriter
 from tests.support.papers import SENTENCE
 from tests.support.reading import text_file, texts_of
 
@@ -78,7 +78,7 @@ def test_paragraphs_rather_than_lines_are_kept_together() -> None:
 
 
 def test_reading_stops_at_the_page_that_is_one_too_many() -> None:
-    pages = Pages(most=3)
+    pages = PageWriter(most=3)
     pages.write("x" * PAGE * 3)
     with pytest.raises(DocumentFault) as fault:
         pages.write("x" * PAGE * 2)

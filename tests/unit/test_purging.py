@@ -17,7 +17,7 @@ from app.domain.errors import Invalid, Unavailable
 from app.domain.ids import DocumentId, TenantId, uuid7
 from app.services import purging as purging_service
 from app.services import upload_stream as meter_service
-from app.services.purging import Purged
+from app.services.purging import PurgeReport
 from app.telemetry import Metrics
 from tests.support.rig import Rig
 from tests.unit.bench import purging
@@ -64,7 +64,7 @@ async def yard(rig: Rig) -> Yard:
 async def test_a_blob_without_a_document_goes_when_it_is_a_day_old(yard: Yard) -> None:
     young = await yard.blob(age=DAY - timedelta(minutes=1))
     await yard.blob(age=OLD)
-    assert await purging(yard.rig, yard.blobs).purge() == Purged(orphans=1)
+    assert await purging(yard.rig, yard.blobs).purge() == PurgeReport(orphans=1)
     assert yard.left() == [young]
 
 
@@ -77,7 +77,7 @@ async def test_a_blob_with_a_document_stays_however_old(yard: Yard) -> None:
 async def test_a_document_of_another_tenant_is_no_reason_to_keep_a_blob(yard: Yard) -> None:
     document = await yard.document(BOLT)
     await yard.blob(ACME, name=str(document.id))
-    assert await purging(yard.rig, yard.blobs).purge() == Purged(orphans=1)
+    assert await purging(yard.rig, yard.blobs).purge() == PurgeReport(orphans=1)
     assert (yard.left(ACME), yard.left(BOLT)) == ([], [blob_key(BOLT, document.id)])
 
 
@@ -95,7 +95,7 @@ async def test_a_suspended_tenant_is_left_as_it_is(yard: Yard) -> None:
     assert not await purging(yard.rig, yard.blobs, retention=30 * DAY).purge()
     assert len(yard.left()) == 2
     await yard.rig.resume(ACME)
-    assert await purging(yard.rig, yard.blobs, retention=30 * DAY).purge() == Purged(orphans=1, documents=1)
+    assert await purging(yard.rig, yard.blobs, retention=30 * DAY).purge() == PurgeReport(orphans=1, documents=1)
 
 
 async def test_what_is_no_tenants_is_let_be(yard: Yard) -> None:
@@ -113,7 +113,7 @@ async def test_documents_beyond_retention_go_with_their_bytes_and_the_others_sta
         await yard.document(age=30 * DAY + timedelta(hours=n + 1))
     kept = await yard.document(age=29 * DAY)
     await yard.document(BOLT, age=31 * DAY)
-    assert await purging(yard.rig, yard.blobs, retention=30 * DAY).purge() == Purged(documents=6)
+    assert await purging(yard.rig, yard.blobs, retention=30 * DAY).purge() == PurgeReport(documents=6)
     assert await yard.documents() == [kept.id]
     assert (yard.left(), yard.left(BOLT)) == ([blob_key(ACME, kept.id)], [])
 
@@ -142,7 +142,7 @@ async def test_the_row_goes_before_the_bytes_and_bytes_that_stay_go_the_next_tim
         await purge()
     assert (await yard.documents(), len(yard.left())) == ([], 1)
     blobs.away = False
-    assert await purge() == Purged(orphans=1)
+    assert await purge() == PurgeReport(orphans=1)
     assert yard.left() == []
 
 
@@ -156,7 +156,7 @@ async def test_a_dry_run_counts_the_same_and_changes_nothing(yard: Yard, monkeyp
     counted = await purge(dry_run=True)
     assert (len(await yard.documents()), len(yard.left())) == (5, 10)
     assert metrics.registry.get_sample_value("daira_purged_total", {"what": "orphan"}) is None
-    assert await purge() == counted == Purged(documents=5, orphans=5)
+    assert await purge() == counted == PurgeReport(documents=5, orphans=5)
     assert metrics.registry.get_sample_value("daira_purged_total", {"what": "orphan"}) == 5
     assert metrics.registry.get_sample_value("daira_purged_total", {"what": "document"}) == 5
 
@@ -167,10 +167,10 @@ async def test_a_bucket_whose_database_is_another_or_empty_loses_nothing(yard: Y
     for _ in range(5):
         await yard.document()
     with capture_logs() as logs:
-        assert await purging(yard.rig, yard.blobs).purge() == Purged(left=21)
+        assert await purging(yard.rig, yard.blobs).purge() == PurgeReport(left=21)
     assert [(entry["event"], entry["count"]) for entry in logs] == [("orphans_left", 21)]
     assert len(yard.left()) == 26
-    assert await purging(yard.rig, yard.blobs).purge(even_many=True) == Purged(orphans=21)
+    assert await purging(yard.rig, yard.blobs).purge(even_many=True) == PurgeReport(orphans=21)
     assert len(yard.left()) == 5
 
 
@@ -197,11 +197,11 @@ async def test_a_tenant_that_fails_keeps_no_other_from_its_turn_and_that_is_told
         await rig.tenant(tenant)
     yard = Yard(rig, Failing())
     await yard.blob(BOLT)
-    heard: list[tuple[TenantId, Purged]] = []
+    heard: list[tuple[TenantId, PurgeReport]] = []
     with capture_logs() as logs, pytest.raises(Unavailable, match="1 tenants could not be purged"):
         await purging(rig, yard.blobs).purge(told=lambda *each: heard.append(each))
     assert yard.left(BOLT) == []
-    assert heard == [(BOLT, Purged(orphans=1))]
+    assert heard == [(BOLT, PurgeReport(orphans=1))]
     assert [entry["tenant_id"] for entry in logs if entry["event"] == "purge_failed"] == [ACME]
 
 
@@ -266,7 +266,7 @@ async def test_a_document_that_somebody_else_removes_meanwhile_is_no_fault(rig: 
     await rig.tenant(ACME)
     yard = Yard(rig, Racing())
     documents = [await yard.document(age=31 * DAY) for _ in range(3)]
-    assert await purging(rig, yard.blobs, retention=30 * DAY).purge() == Purged(documents=3)
+    assert await purging(rig, yard.blobs, retention=30 * DAY).purge() == PurgeReport(documents=3)
     assert (await yard.documents(), yard.left()) == ([], [])
 
 

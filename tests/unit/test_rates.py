@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.domain.ids import TenantId
 from app.domain.rates import ROUNDING, WINDOW, judge
-from app.services.limits import Rates
+from app.services.limits import RateLimiter
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 LIMITS = st.integers(1, 500)
@@ -95,14 +95,14 @@ def test_a_limit_that_is_changed_holds_from_the_next_request() -> None:
 
 
 def test_tenants_have_a_quota_each() -> None:
-    rates = Rates(Clock())
+    rates = RateLimiter(Clock())
     assert [rates.judge(ACME, limit=2).admitted for _ in range(3)] == [True, True, False]
     assert rates.judge(BOLT, limit=2).admitted
 
 
 def test_the_quota_comes_back_with_time() -> None:
     clock = Clock()
-    rates = Rates(clock)
+    rates = RateLimiter(clock)
     verdicts = [rates.judge(ACME, limit=6) for _ in range(7)]
     assert not verdicts[-1].admitted
     clock.now += verdicts[-1].wait
@@ -114,7 +114,7 @@ def test_the_quota_comes_back_with_time() -> None:
 
 def test_idle_tenants_are_forgotten_and_busy_ones_are_not() -> None:
     clock = Clock()
-    rates = Rates(clock)
+    rates = RateLimiter(clock)
     for n in range(10_000):
         rates.judge(TenantId(f"t{n}"), limit=60)
     clock.now += WINDOW - 1
@@ -126,6 +126,6 @@ def test_idle_tenants_are_forgotten_and_busy_ones_are_not() -> None:
 
 
 def test_a_hundred_thousand_a_minute_are_counted_as_well() -> None:
-    rates = Rates(Clock(1e6))
+    rates = RateLimiter(Clock(1e6))
     admitted = sum(rates.judge(ACME, limit=100_000).admitted for _ in range(101_000))
     assert math.isclose(admitted, 100_000, abs_tol=1)

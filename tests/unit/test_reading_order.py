@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.reading.engine import Found
-from app.reading.engines.word_split import Letter, Strip, words_of
+from app.reading.engine import RecognizedWord
+from app.reading.engines.word_split import LetterBox, LineStrip, words_of
 from app.reading.geometry import quarter_turned, turned_size
 from app.reading.layout.lines import Line, Region, lines_of, trimmed
 from app.reading.layout.reading_order import in_columns, in_reading_order
@@ -15,11 +15,13 @@ from app.reading.layout.table_rows import by_rows
 HEIGHT = 20
 
 
-def line(text: str, x: float, y: float) -> list[Found]:
+def line(text: str, x: float, y: float) -> list[RecognizedWord]:
     """Letters are 10 wide."""
     words = []
     for word in text.split():
-        words.append(Found(text=word, box=(x, y, x + 10 * len(word), y + HEIGHT), confidence=1.0, line=0, block=0))
+        words.append(
+            RecognizedWord(text=word, box=(x, y, x + 10 * len(word), y + HEIGHT), confidence=1.0, line=0, block=0)
+        )
         x += 10 * (len(word) + 1)
     return words
 
@@ -149,9 +151,9 @@ def test_a_strip_is_cut_into_words_at_its_gaps(quarters: int, ink: int) -> None:
     upright[20:40, 30:80] = upright[20:40, 100:170] = ink
     # The stem of a letter stands apart a little.
     upright[20:40, 76:78] = 255 - ink
-    letters = [Letter("a", 0.2, 1.0), Letter("b", 0.35, 0.5), Letter(" ", 0.0, 1.0), Letter("c", 0.6, 1.0)]
+    letters = [LetterBox("a", 0.2, 1.0), LetterBox("b", 0.35, 0.5), LetterBox(" ", 0.0, 1.0), LetterBox("c", 0.6, 1.0)]
     image = np.rot90(upright, -quarters)
-    strip = Strip.cut(image, (0, 0, image.shape[1], image.shape[0]), quarters=quarters, letters=letters)
+    strip = LineStrip.cut(image, (0, 0, image.shape[1], image.shape[0]), quarters=quarters, letters=letters)
     first, second = words_of(strip)
     assert (first.text, second.text) == ("ab", "c")
     assert (first.confidence, second.confidence) == (0.75, 1.0)

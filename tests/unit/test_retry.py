@@ -11,7 +11,7 @@ from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import Job, JobState
 from app.domain.webhooks import KIND as WEBHOOK
 from app.domain.webhooks import delivery
-from app.services.jobs import Jobs
+from app.services.jobs import JobService
 from tests.support.rig import Rig, done, fail, new_job, ring_of
 from tests.unit.bench import Bench
 from tests.unit.served import Served, served
@@ -19,7 +19,7 @@ from tests.unit.test_jobs_service import MANY, service
 
 
 @pytest.fixture
-def jobs(bench: Bench) -> Jobs:
+def jobs(bench: Bench) -> JobService:
     return service(bench, bench.rig.database)
 
 
@@ -30,7 +30,7 @@ async def ended(rig: Rig, end: Any = fail, **fields: Any) -> Job:
     return await rig.again(job)
 
 
-async def test_a_failed_job_is_queued_again_under_its_id_and_rung_for(bench: Bench, jobs: Jobs) -> None:
+async def test_a_failed_job_is_queued_again_under_its_id_and_rung_for(bench: Bench, jobs: JobService) -> None:
     job = await ended(bench.rig)
     again = await jobs.retry(job.tenant_id, job.id, max_queued=MANY)
     assert (again.id, again.state, again.attempts, again.failures) == (job.id, JobState.QUEUED, 1, 0)
@@ -38,7 +38,7 @@ async def test_a_failed_job_is_queued_again_under_its_id_and_rung_for(bench: Ben
     assert (await bench.run(again)).state is JobState.DONE
 
 
-async def test_a_cancelled_job_is_retried_and_one_in_any_other_state_is_a_conflict(rig: Rig, jobs: Jobs) -> None:
+async def test_a_cancelled_job_is_retried_and_one_in_any_other_state_is_a_conflict(rig: Rig, jobs: JobService) -> None:
     tenant = await rig.tenant()
     cancelled = await rig.enqueue(tenant)
     await rig.cancel(cancelled)
@@ -51,7 +51,7 @@ async def test_a_cancelled_job_is_retried_and_one_in_any_other_state_is_a_confli
             await jobs.retry(tenant, job.id, max_queued=MANY)
 
 
-async def test_a_delivery_is_sent_again_also_when_it_was_done(rig: Rig, jobs: Jobs) -> None:
+async def test_a_delivery_is_sent_again_also_when_it_was_done(rig: Rig, jobs: JobService) -> None:
     tenant = await rig.tenant()
     webhook = await rig.webhook(tenant)
     async with rig.database.begin(tenant) as tx:
@@ -63,7 +63,7 @@ async def test_a_delivery_is_sent_again_also_when_it_was_done(rig: Rig, jobs: Jo
 
 
 @pytest.mark.threat(39)
-async def test_an_unknown_and_a_foreign_job_are_not_found_alike(rig: Rig, jobs: Jobs) -> None:
+async def test_an_unknown_and_a_foreign_job_are_not_found_alike(rig: Rig, jobs: JobService) -> None:
     job = await ended(rig)
     other = await rig.tenant("other")
     told = set()
@@ -75,7 +75,7 @@ async def test_an_unknown_and_a_foreign_job_are_not_found_alike(rig: Rig, jobs: 
     assert await rig.again(job) == job
 
 
-async def test_while_an_equal_job_is_live_it_is_a_conflict_that_names_it(rig: Rig, jobs: Jobs) -> None:
+async def test_while_an_equal_job_is_live_it_is_a_conflict_that_names_it(rig: Rig, jobs: JobService) -> None:
     tenant = await rig.tenant()
     document = await rig.document(tenant)
     same = {"tenant": tenant, "document_id": document.id, "dedup_key": "same"}
@@ -86,7 +86,7 @@ async def test_while_an_equal_job_is_live_it_is_a_conflict_that_names_it(rig: Ri
     assert await rig.again(job) == job
 
 
-async def test_of_retries_at_the_same_time_one_queues_the_job(rig: Rig, jobs: Jobs) -> None:
+async def test_of_retries_at_the_same_time_one_queues_the_job(rig: Rig, jobs: JobService) -> None:
     job = await ended(rig)
     tries = (jobs.retry(job.tenant_id, job.id, max_queued=MANY) for _ in range(5))
     answers = await asyncio.gather(*tries, return_exceptions=True)
@@ -95,7 +95,7 @@ async def test_of_retries_at_the_same_time_one_queues_the_job(rig: Rig, jobs: Jo
 
 
 @pytest.mark.threat(67)
-async def test_beyond_the_limit_of_queued_jobs_it_stays_as_it_was(rig: Rig, jobs: Jobs) -> None:
+async def test_beyond_the_limit_of_queued_jobs_it_stays_as_it_was(rig: Rig, jobs: JobService) -> None:
     job = await ended(rig)
     await rig.enqueue(job.tenant_id)
     with pytest.raises(TooMany):

@@ -20,7 +20,7 @@ from app.domain.jobs import Job, JobState, Progress
 from app.domain.outcomes import Done
 from app.domain.selftest import KIND, is_ours, new_tenant
 from app.handlers.selftest import SelftestHandler
-from app.selftest.run import CHECKS, CLEAN_UP, DELIVERY, SET_UP, Finding, Verdict
+from app.selftest.run import CHECKS, CLEAN_UP, DELIVERY, SET_UP, CheckFinding, CheckVerdict
 from app.settings import Settings
 from tests.conformance.blobs_suite import chunks
 from tests.support.rig import Rig, done
@@ -122,15 +122,19 @@ def test_what_one_process_has_for_itself_is_refused(settings: dict[str, str], na
 
 
 FINDINGS = [
-    Finding(check=SET_UP, verdict=Verdict.PASSED, seen="selftest-1 and selftest-2", seconds=0.04),
-    Finding(check=DELIVERY, verdict=Verdict.FAILED, seen="no worker took [the] job", seconds=30.04),
-    Finding(check=CHECKS[2], verdict=Verdict.SKIPPED, seen="needs a worker, see delivery"),
+    CheckFinding(check=SET_UP, verdict=CheckVerdict.PASSED, seen="selftest-1 and selftest-2", seconds=0.04),
+    CheckFinding(check=DELIVERY, verdict=CheckVerdict.FAILED, seen="no worker took [the] job", seconds=30.04),
+    CheckFinding(check=CHECKS[2], verdict=CheckVerdict.SKIPPED, seen="needs a worker, see delivery"),
 ]
 
 
 def shown(*, lines: bool, terminal: bool = False) -> str:
     out = io.StringIO()
-    with (show := cli.Show(Console(file=out, width=200, force_terminal=terminal, color_system=None), lines=lines)):
+    with (
+        show := cli.FindingPrinter(
+            Console(file=out, width=200, force_terminal=terminal, color_system=None), lines=lines
+        )
+    ):
         for finding in FINDINGS:
             show.started(finding.check)
             show.found(finding)

@@ -9,8 +9,8 @@ import pytest
 from app.domain.errors import Unavailable
 from app.domain.ids import JobId, tenant_id, uuid7
 from app.domain.jobs import AttemptOutcome, JobError, JobState
-from app.domain.leases import Lease, Settled, Settlement
-from app.services.settling import AT_ONCE, Settling
+from app.domain.leases import Lease, SettledAttempt, Settlement
+from app.services.settling import AT_ONCE, SettleBatcher
 from tests.support.rig import Rig, done, memory_rig, retry
 
 
@@ -22,7 +22,7 @@ class Counted:
     calls: list[int] = field(default_factory=list)
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled | None]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettledAttempt | None]:
         self.calls.append(len(settlements))
         await self.open.wait()
         if any(s.error is not None and s.error.code == "unstorable" for s in settlements):
@@ -32,8 +32,8 @@ class Counted:
         return await self.rig.leases.settle(settlements)
 
 
-def settling(counted: Counted) -> Settling:
-    return Settling(counted)  # type: ignore[arg-type] # claims and beats are no part of it
+def settling(counted: Counted) -> SettleBatcher:
+    return SettleBatcher(counted)  # type: ignore[arg-type] # claims and beats are no part of it
 
 
 async def leases_of(rig: Rig, count: int) -> list[Lease]:
@@ -96,9 +96,9 @@ async def test_one_that_the_store_refuses_keeps_no_other_from_its_end() -> None:
         together.settle(done(other)),
         return_exceptions=True,
     )
-    assert isinstance(answers[0], Settled)
+    assert isinstance(answers[0], SettledAttempt)
     assert isinstance(answers[1], ValueError)
-    assert isinstance(answers[2], Settled)
+    assert isinstance(answers[2], SettledAttempt)
     assert await together.settle(done(refused))
 
 

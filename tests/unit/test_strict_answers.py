@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.llm.merging import Found
-from app.handlers.llm.answers import Unusable, parse_answer, read_answer
+from app.domain.llm.merging import LocatedValue
+from app.handlers.llm.answers import UnusableAnswer, parse_answer, read_answer
 from app.handlers.llm.conversation import Unanswerable
 from app.handlers.llm.extract_merge import joined, of_a_part, of_the_whole
 from app.handlers.llm.schema_checks import check_schema
-from app.handlers.llm.schema_validation import Fitting, frozen
+from app.handlers.llm.schema_validation import SchemaValidator, frozen
 
 
 @pytest.mark.parametrize(
@@ -58,23 +58,23 @@ def test_one_json_value_is_read(text: str, value: object) -> None:
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(UnusableAnswer) as refused:
         parse_answer(text)
     assert len(str(refused.value)) < 100
 
 
 def test_a_fault_names_the_schema_and_not_what_was_said() -> None:
-    fitting = Fitting({"properties": {"a": {"type": "number"}}, "additionalProperties": False})
+    fitting = SchemaValidator({"properties": {"a": {"type": "number"}}, "additionalProperties": False})
     for text in ('{"a": "a secret"}', '{"a secret": 1}'):
-        with pytest.raises(Unusable, match="at /") as refused:
+        with pytest.raises(UnusableAnswer, match="at /") as refused:
             read_answer(text, fitting)
         assert "secret" not in str(refused.value)
 
 
 def test_a_pattern_takes_linear_time() -> None:
-    fitting = Fitting({"type": "string", "pattern": "^(a+)+$"})
+    fitting = SchemaValidator({"type": "string", "pattern": "^(a+)+$"})
     assert [fault.validator for fault in fitting.faults("a" * 50_000 + "!")] == ["pattern"]
-    named = Fitting({"patternProperties": {"^(a+)+$": False}, "additionalProperties": {"type": "null"}})
+    named = SchemaValidator({"patternProperties": {"^(a+)+$": False}, "additionalProperties": {"type": "null"}})
     assert list(named.faults({"a" * 5_000 + "!": None})) == []
     assert len(list(named.faults({"aaa": None, "b": 1}))) == 2
 
@@ -85,12 +85,12 @@ def test_a_schema_that_doubles_with_each_level_is_given_up() -> None:
         "$defs": {"a": {"properties": {"x": {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}}},
     }
     check_schema(doubling)
-    with pytest.raises(Unusable, match="too long"):
-        read_answer('{"x":' * 50 + "{}" + "}" * 50, Fitting(doubling))
+    with pytest.raises(UnusableAnswer, match="too long"):
+        read_answer('{"x":' * 50 + "{}" + "}" * 50, SchemaValidator(doubling))
 
 
 def test_many_entries_are_compared_quickly() -> None:
-    fitting = Fitting({"uniqueItems": True})
+    fitting = SchemaValidator({"uniqueItems": True})
     assert list(fitting.faults([{"a": number} for number in range(20_000)])) == []
     assert list(fitting.faults([1, True, "1", [1], {"a": 1}, [True], {"a": True}])) == []
     doubled: list[list[object]] = [[1, 1.0], [{"a": 1, "b": 2}, {"b": 2, "a": 1}], [[], []]]
@@ -126,7 +126,7 @@ TREE = {
 def test_references_follow_what_they_lead_to() -> None:
     whole = of_the_whole(TREE)
     check_schema(whole)
-    fitting = Fitting(whole)
+    fitting = SchemaValidator(whole)
     good = {
         "name": "x",
         "children": [{"name": "y"}],
@@ -141,7 +141,7 @@ def test_references_follow_what_they_lead_to() -> None:
 
 
 def test_of_a_part_nothing_is_required_but_what_is_there_must_fit() -> None:
-    fitting = Fitting(of_a_part(TREE))
+    fitting = SchemaValidator(of_a_part(TREE))
     fitting_parts: list[dict[str, object]] = [{}, {"children": []}, {"children": [{}]}]
     for good in fitting_parts:
         assert list(fitting.faults({"data": good, "sources": []})) == []
@@ -159,16 +159,16 @@ def test_what_was_not_found_is_said_where_the_schema_has_a_way_to() -> None:
         "required": ["a", "b", "c"],
         "$defs": {"c": {"type": "object"}},
     }
-    assert joined([Found({}, {}), Found({}, {})], schema).data == {"a": None, "b": [], "c": {}}
-    assert joined([Found(None, {}), Found(None, {})], {"type": "array"}).data == []
+    assert joined([LocatedValue({}, {}), LocatedValue({}, {})], schema).data == {"a": None, "b": [], "c": {}}
+    assert joined([LocatedValue(None, {}), LocatedValue(None, {})], {"type": "array"}).data == []
     for found in ({"d": {"type": "number"}}, {"d": {"type": "string", "minLength": 1}}):
         with pytest.raises(Unanswerable, match="/required") as failed:
-            joined([Found({}, {}), Found({}, {})], {"properties": found, "required": ["d"]})
+            joined([LocatedValue({}, {}), LocatedValue({}, {})], {"properties": found, "required": ["d"]})
         assert failed.value.code == "llm_invalid_output"
 
 
 def test_where_entries_are_unique_those_of_two_parts_are_one() -> None:
     schema = {"properties": {"tags": {"type": "array", "uniqueItems": True}}}
-    assert joined([Found({"tags": ["a", "b"]}, {}), Found({"tags": ["b", "c"]}, {})], schema).data == {
+    assert joined([LocatedValue({"tags": ["a", "b"]}, {}), LocatedValue({"tags": ["b", "c"]}, {})], schema).data == {
         "tags": ["a", "b", "c"]
     }

@@ -14,9 +14,9 @@ from app.domain.ids import TenantId
 from app.domain.jobs import APART, FIRST_RING_GRACE, MAX_EXPIRIES, RING_AGAIN, RING_AGAIN_CAP, WORKER_LOST, JobState
 from app.domain.leases import ClaimOutcome
 from app.domain.tenants import Limits
-from app.ports.leases import Swept
+from app.ports.leases import SweptJob
 from app.services import sweeping
-from app.services.sweeping import Sweeping
+from app.services.sweeping import Sweeper
 from tests.support.rig import KIND, LEASE, SECOND, ring_of
 from tests.unit.bench import Bench, Deaf
 
@@ -38,8 +38,8 @@ class Wrong:
     def __getattr__(self, name: str) -> object:
         return getattr(self._sweeps, name)
 
-    def sweeping(self, bench: Bench) -> Sweeping:
-        return Sweeping(sweeps=self, ringing=bench.ringing, metrics=bench.metrics)  # type: ignore[arg-type]
+    def sweeping(self, bench: Bench) -> Sweeper:
+        return Sweeper(sweeps=self, ringing=bench.ringing, metrics=bench.metrics)  # type: ignore[arg-type]
 
 
 async def test_a_bell_that_was_lost_is_rung_again(bench: Bench) -> None:
@@ -274,7 +274,7 @@ async def test_the_end_of_a_job_without_a_cap_rings_for_nobody(bench: Bench) -> 
 
 async def test_a_refill_that_fails_is_left_to_the_sweep(bench: Bench) -> None:
     class Away(Wrong):
-        async def sweep(self, *_: object, **__: object) -> list[Swept]:
+        async def sweep(self, *_: object, **__: object) -> list[SweptJob]:
             raise Unavailable("the database can't be reached")
 
     await Away(bench).sweeping(bench).refill(TenantId("acme"))

@@ -8,7 +8,7 @@ from app.domain.errors import Conflict, Forbidden, NotFound, Unauthorized
 from app.domain.ids import KeyId, TenantId, uuid7
 from app.domain.keys import EVERYDAY, Scope, digest, key_text, new_secret, parse_key
 from app.domain.tenants import Allowance, Caller, TenantState
-from app.services.tenants import TOUCH_EVERY, Tenants
+from app.services.tenants import TOUCH_EVERY, TenantService
 from tests.support.rig import SECOND, Rig, new_key
 
 ACME = TenantId("acme")
@@ -16,21 +16,21 @@ ALLOWANCE = Allowance(max_running=None, max_queued=10, max_upload_bytes=1000, re
 
 
 @pytest.fixture
-def tenants(rig: Rig) -> Tenants:
-    return Tenants(database=rig.database, sweeps=rig.sweeps, allowance=ALLOWANCE)
+def tenants(rig: Rig) -> TenantService:
+    return TenantService(database=rig.database, sweeps=rig.sweeps, allowance=ALLOWANCE)
 
 
-async def refused(tenants: Tenants, credential: str) -> str:
+async def refused(tenants: TenantService, credential: str) -> str:
     with pytest.raises(Unauthorized) as error:
         await tenants.authenticate(credential)
     return str(error.value)
 
 
-async def used_at(tenants: Tenants) -> list[datetime | None]:
+async def used_at(tenants: TenantService) -> list[datetime | None]:
     return [key.last_used_at for key in await tenants.keys(ACME)]
 
 
-async def test_an_issued_key_is_accepted_as_its_tenants(tenants: Tenants) -> None:
+async def test_an_issued_key_is_accepted_as_its_tenants(tenants: TenantService) -> None:
     await tenants.create(ACME)
     credential = await tenants.issue_key(ACME, name="a key")
     caller = await tenants.authenticate(credential)
@@ -41,7 +41,7 @@ async def test_an_issued_key_is_accepted_as_its_tenants(tenants: Tenants) -> Non
 
 
 @pytest.mark.threat(44, 45)
-async def test_unknown_wrong_revoked_and_expired_are_refused_in_the_same_words(tenants: Tenants) -> None:
+async def test_unknown_wrong_revoked_and_expired_are_refused_in_the_same_words(tenants: TenantService) -> None:
     await tenants.create(ACME)
     revoked = await tenants.issue_key(ACME, name="revoked")
     await tenants.revoke_key(ACME, (await tenants.keys(ACME))[0].id)
@@ -63,7 +63,7 @@ async def test_unknown_wrong_revoked_and_expired_are_refused_in_the_same_words(t
     assert set(texts) == {"the API key is not valid"}
 
 
-async def test_a_secret_opens_its_own_tenant_alone(tenants: Tenants) -> None:
+async def test_a_secret_opens_its_own_tenant_alone(tenants: TenantService) -> None:
     other = TenantId("other")
     for tenant in (ACME, other):
         await tenants.create(tenant)
@@ -72,7 +72,7 @@ async def test_a_secret_opens_its_own_tenant_alone(tenants: Tenants) -> None:
     await refused(tenants, key_text(other, secret))
 
 
-async def test_a_key_is_accepted_until_it_expires(tenants: Tenants) -> None:
+async def test_a_key_is_accepted_until_it_expires(tenants: TenantService) -> None:
     await tenants.create(ACME)
     credential = await tenants.issue_key(ACME, name="a key", expires_in=timedelta(hours=1))
     await tenants.authenticate(credential)
@@ -81,7 +81,7 @@ async def test_a_key_is_accepted_until_it_expires(tenants: Tenants) -> None:
 
 
 @pytest.mark.threat(75)
-async def test_a_suspended_tenant_is_known_and_forbidden_until_it_is_resumed(tenants: Tenants) -> None:
+async def test_a_suspended_tenant_is_known_and_forbidden_until_it_is_resumed(tenants: TenantService) -> None:
     await tenants.create(ACME)
     credential = await tenants.issue_key(ACME, name="a key")
     await tenants.set_state(ACME, TenantState.SUSPENDED)
@@ -93,7 +93,7 @@ async def test_a_suspended_tenant_is_known_and_forbidden_until_it_is_resumed(ten
     assert (await tenants.authenticate(credential)).tenant_id == ACME
 
 
-async def test_the_first_use_of_a_key_is_noted(tenants: Tenants) -> None:
+async def test_the_first_use_of_a_key_is_noted(tenants: TenantService) -> None:
     await tenants.create(ACME)
     credential = await tenants.issue_key(ACME, name="a key")
     assert await used_at(tenants) == [None]
@@ -101,7 +101,7 @@ async def test_the_first_use_of_a_key_is_noted(tenants: Tenants) -> None:
     assert None not in await used_at(tenants)
 
 
-async def test_further_uses_within_the_minute_are_not_worth_a_write(rig: Rig, tenants: Tenants) -> None:
+async def test_further_uses_within_the_minute_are_not_worth_a_write(rig: Rig, tenants: TenantService) -> None:
     await tenants.create(ACME)
     credential = await tenants.issue_key(ACME, name="a key")
     await tenants.authenticate(credential)
@@ -111,7 +111,7 @@ async def test_further_uses_within_the_minute_are_not_worth_a_write(rig: Rig, te
     assert await used_at(tenants) == first
 
 
-async def test_a_use_after_more_than_a_minute_is_noted_again(rig: Rig, tenants: Tenants) -> None:
+async def test_a_use_after_more_than_a_minute_is_noted_again(rig: Rig, tenants: TenantService) -> None:
     await tenants.create(ACME)
     secret, long_ago = new_secret(), datetime.now(UTC) - TOUCH_EVERY - SECOND
     async with rig.database.begin(ACME) as tx:
@@ -122,7 +122,7 @@ async def test_a_use_after_more_than_a_minute_is_noted_again(rig: Rig, tenants: 
     assert noted > long_ago
 
 
-async def test_a_refused_key_leaves_no_trace(tenants: Tenants) -> None:
+async def test_a_refused_key_leaves_no_trace(tenants: TenantService) -> None:
     await tenants.create(ACME)
     credential = await tenants.issue_key(ACME, name="a key")
     await tenants.revoke_key(ACME, (await tenants.keys(ACME))[0].id)
@@ -130,13 +130,13 @@ async def test_a_refused_key_leaves_no_trace(tenants: Tenants) -> None:
     assert await used_at(tenants) == [None]
 
 
-async def test_a_tenant_is_created_once(tenants: Tenants) -> None:
+async def test_a_tenant_is_created_once(tenants: TenantService) -> None:
     await tenants.create(ACME)
     with pytest.raises(Conflict, match="acme exists already"):
         await tenants.create(ACME)
 
 
-async def test_what_is_asked_of_a_tenant_that_is_not_there_is_not_found(tenants: Tenants) -> None:
+async def test_what_is_asked_of_a_tenant_that_is_not_there_is_not_found(tenants: TenantService) -> None:
     with pytest.raises(NotFound, match="daira tenant create acme"):
         await tenants.issue_key(ACME, name="a key")
     with pytest.raises(NotFound):
@@ -146,7 +146,7 @@ async def test_what_is_asked_of_a_tenant_that_is_not_there_is_not_found(tenants:
     assert await tenants.keys(ACME) == []
 
 
-async def test_another_tenants_key_can_not_be_revoked(tenants: Tenants) -> None:
+async def test_another_tenants_key_can_not_be_revoked(tenants: TenantService) -> None:
     other = TenantId("other")
     for tenant in (ACME, other):
         await tenants.create(tenant)
@@ -157,7 +157,7 @@ async def test_another_tenants_key_can_not_be_revoked(tenants: Tenants) -> None:
 
 
 async def test_all_tenants_are_listed_by_name_page_after_page(
-    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+    tenants: TenantService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.services.tenants.NAMES_AT_A_TIME", 2)
     names = ["c", "a", "e", "b", "d"]
@@ -169,7 +169,7 @@ async def test_all_tenants_are_listed_by_name_page_after_page(
     assert [tenant.id for tenant in listed if tenant.state is TenantState.SUSPENDED] == ["c"]
 
 
-async def rotated(tenants: Tenants, overlap: timedelta, **options: timedelta) -> tuple[str, str]:
+async def rotated(tenants: TenantService, overlap: timedelta, **options: timedelta) -> tuple[str, str]:
     """The old key and the new one."""
     await tenants.create(ACME)
     scopes = frozenset({Scope.DOCUMENTS_READ})
@@ -177,7 +177,9 @@ async def rotated(tenants: Tenants, overlap: timedelta, **options: timedelta) ->
     return old, await tenants.rotate_key(ACME, (await tenants.keys(ACME))[0].id, overlap=overlap)
 
 
-async def test_a_rotated_key_has_the_name_and_scopes_of_the_old_one_and_both_are_accepted(tenants: Tenants) -> None:
+async def test_a_rotated_key_has_the_name_and_scopes_of_the_old_one_and_both_are_accepted(
+    tenants: TenantService,
+) -> None:
     old, new = await rotated(tenants, timedelta(hours=1))
     assert old != new
     assert await tenants.authenticate(old) == await tenants.authenticate(new)
@@ -187,19 +189,19 @@ async def test_a_rotated_key_has_the_name_and_scopes_of_the_old_one_and_both_are
     assert timedelta(minutes=59) < before.expires_at - datetime.now(UTC) <= timedelta(hours=1)
 
 
-async def test_without_an_overlap_the_old_key_is_refused_at_once(tenants: Tenants) -> None:
+async def test_without_an_overlap_the_old_key_is_refused_at_once(tenants: TenantService) -> None:
     old, new = await rotated(tenants, timedelta())
     await refused(tenants, old)
     assert (await tenants.authenticate(new)).tenant_id == ACME
 
 
-async def test_after_the_overlap_the_old_key_is_refused(tenants: Tenants) -> None:
+async def test_after_the_overlap_the_old_key_is_refused(tenants: TenantService) -> None:
     old, _ = await rotated(tenants, timedelta(microseconds=1))
     await refused(tenants, old)
 
 
 async def test_a_rotated_key_lives_as_long_as_the_old_one_was_meant_to_and_prolongs_it_by_nothing(
-    tenants: Tenants,
+    tenants: TenantService,
 ) -> None:
     await rotated(tenants, timedelta(days=30), expires_in=timedelta(days=7))
     before, after = await tenants.keys(ACME)
@@ -207,7 +209,7 @@ async def test_a_rotated_key_lives_as_long_as_the_old_one_was_meant_to_and_prolo
     assert after.expires_at == after.created_at + timedelta(days=7)
 
 
-async def test_a_key_that_is_no_longer_valid_is_not_rotated_nor_one_that_never_was(tenants: Tenants) -> None:
+async def test_a_key_that_is_no_longer_valid_is_not_rotated_nor_one_that_never_was(tenants: TenantService) -> None:
     await tenants.create(ACME)
     await tenants.issue_key(ACME, name="expired", expires_in=-SECOND)
     await tenants.issue_key(ACME, name="revoked")
@@ -224,7 +226,7 @@ async def test_a_key_that_is_no_longer_valid_is_not_rotated_nor_one_that_never_w
     assert len(await tenants.keys(ACME)) == 2
 
 
-async def test_a_caller_has_the_limits_of_the_tenant_over_those_of_the_settings(tenants: Tenants) -> None:
+async def test_a_caller_has_the_limits_of_the_tenant_over_those_of_the_settings(tenants: TenantService) -> None:
     await tenants.create(ACME)
     credential = await tenants.issue_key(ACME, name="a key")
     await tenants.limit(ACME, {"max_queued": 500, "max_running": 3})

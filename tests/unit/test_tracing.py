@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from app.tracing import SHAPE, Untraced, current, trace_id
+from app.tracing import SHAPE, NullSpans, current, trace_id
 from app.wiring import open_spans
 from tests.support.service import ROOT, environment
 from tests.unit.served import served
@@ -16,13 +16,13 @@ SETTINGS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 
 
 def test_a_trace_that_somebody_has_begun_goes_on() -> None:
-    with Untraced().span("request", parent=GIVEN) as span:
+    with NullSpans().span("request", parent=GIVEN) as span:
         assert span.traceparent == GIVEN
 
 
 @pytest.mark.parametrize("nonsense", NONE)
 def test_what_is_no_traceparent_begins_a_trace(nonsense: str | None) -> None:
-    with Untraced().span("request", parent=nonsense) as one, Untraced().span("request", parent=nonsense) as other:
+    with NullSpans().span("request", parent=nonsense) as one, NullSpans().span("request", parent=nonsense) as other:
         assert SHAPE.fullmatch(one.traceparent)
         assert trace_id(one.traceparent) != trace_id(other.traceparent)
 
@@ -55,4 +55,4 @@ def test_it_is_off_unless_a_collector_is_named(off: dict[str, str], monkeypatch:
         monkeypatch.delenv(name, raising=False)
     for name, value in off.items():
         monkeypatch.setenv(name, value)
-    assert isinstance(open_spans(), Untraced)
+    assert isinstance(open_spans(), NullSpans)

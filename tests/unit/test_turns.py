@@ -8,7 +8,7 @@ import pytest
 
 from app.domain.errors import TooMany, Unavailable
 from app.domain.ids import TenantId
-from app.services.fair_queue import Turns
+from app.services.fair_queue import FairSemaphore
 from tests.unit.waiting import settled, until
 
 ACME, GLOBEX, INITECH = map(TenantId, ("acme", "globex", "initech"))
@@ -17,7 +17,7 @@ ACME, GLOBEX, INITECH = map(TenantId, ("acme", "globex", "initech"))
 class Crowd:
     """Who has had a turn, in order; each ends its own when told to."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: FairSemaphore) -> None:
         self.turns = turns
         self.served: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -45,7 +45,7 @@ class Crowd:
 
 
 async def test_so_many_are_served_at_once_and_the_next_when_one_has_ended() -> None:
-    crowd = Crowd(Turns(at_once=2))
+    crowd = Crowd(FairSemaphore(at_once=2))
     for name in ("a", "b", "c"):
         await crowd.join(ACME, name)
     assert crowd.served == ["a", "b"]
@@ -56,7 +56,7 @@ async def test_so_many_are_served_at_once_and_the_next_when_one_has_ended() -> N
 
 
 async def test_tenants_are_served_one_after_the_other_however_many_wait_of_one() -> None:
-    crowd = Crowd(Turns(at_once=1))
+    crowd = Crowd(FairSemaphore(at_once=1))
     for number in range(4):
         await crowd.join(ACME, f"acme {number}")
     for tenant in (GLOBEX, INITECH):
@@ -70,7 +70,7 @@ async def test_tenants_are_served_one_after_the_other_however_many_wait_of_one()
 
 
 async def test_who_gives_up_waiting_is_passed_over() -> None:
-    crowd = Crowd(Turns(at_once=1))
+    crowd = Crowd(FairSemaphore(at_once=1))
     for name in ("a", "b", "c"):
         await crowd.join(ACME, name)
     crowd.tasks["b"].cancel()
@@ -81,7 +81,7 @@ async def test_who_gives_up_waiting_is_passed_over() -> None:
 
 
 async def test_a_turn_that_comes_as_one_gives_up_is_the_next_ones() -> None:
-    crowd = Crowd(Turns(at_once=1))
+    crowd = Crowd(FairSemaphore(at_once=1))
     async with crowd.turns.turn(ACME):
         for name in ("b", "c"):
             await crowd.join(ACME, name)
@@ -93,7 +93,7 @@ async def test_a_turn_that_comes_as_one_gives_up_is_the_next_ones() -> None:
 
 
 async def test_a_turn_is_passed_on_by_who_fails_in_it() -> None:
-    turns = Turns(at_once=1)
+    turns = FairSemaphore(at_once=1)
     with pytest.raises(ZeroDivisionError):
         async with turns.turn(ACME):
             raise ZeroDivisionError
@@ -101,7 +101,7 @@ async def test_a_turn_is_passed_on_by_who_fails_in_it() -> None:
 
 
 async def test_more_than_so_many_are_sent_away_instead_of_waiting() -> None:
-    crowd = Crowd(Turns(at_once=1, waiting=2))
+    crowd = Crowd(FairSemaphore(at_once=1, waiting=2))
     for name in ("a", "b", "c"):
         await crowd.join(ACME, name)
     with pytest.raises(Unavailable):
@@ -112,7 +112,7 @@ async def test_more_than_so_many_are_sent_away_instead_of_waiting() -> None:
 
 
 async def test_nobody_waits_longer_than_patience() -> None:
-    crowd = Crowd(Turns(at_once=1, patience=timedelta(milliseconds=10)))
+    crowd = Crowd(FairSemaphore(at_once=1, patience=timedelta(milliseconds=10)))
     await crowd.join(ACME, "a")
     with pytest.raises(Unavailable):
         async with crowd.turns.turn(GLOBEX):
@@ -122,7 +122,7 @@ async def test_nobody_waits_longer_than_patience() -> None:
 
 
 def test_one_tenant_may_have_so_many_that_it_has_not_taken() -> None:
-    turns = Turns(at_once=1, of_one=2)
+    turns = FairSemaphore(at_once=1, of_one=2)
     turns.enter(ACME)
     turns.enter(ACME)
     with pytest.raises(TooMany):
@@ -136,7 +136,7 @@ def test_one_tenant_may_have_so_many_that_it_has_not_taken() -> None:
 
 
 async def test_all_turns_are_there_again_whatever_happened() -> None:
-    crowd = Crowd(Turns(at_once=3, patience=timedelta(milliseconds=30)))
+    crowd = Crowd(FairSemaphore(at_once=3, patience=timedelta(milliseconds=30)))
     for number in range(30):
         await crowd.join((ACME, GLOBEX, INITECH)[number % 3], str(number))
     for number in range(0, 30, 4):

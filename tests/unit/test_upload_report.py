@@ -9,20 +9,20 @@ import httpx
 import pytest
 from rich.console import Console
 
-from app.cli.upload.find_files import File, Gathered
-from app.cli.upload.report import Report
-from app.cli.upload.sender import Outcome, Stopped
+from app.cli.upload.find_files import FileList, LocalFile
+from app.cli.upload.report import UploadReport
+from app.cli.upload.sender import UploadOutcome, UploadStopped
 
 
-def named(name: str) -> File:
-    return File(shown=name, source=Path(name), filename=name, size=1000)
+def named(name: str) -> LocalFile:
+    return LocalFile(shown=name, source=Path(name), filename=name, size=1000)
 
 
-def read(file: File, **more: Any) -> Outcome:
+def read(file: LocalFile, **more: Any) -> UploadOutcome:
     document = {
         "id": f"id-{file.shown}", "status": "ready", "deduplicated": False, "page_count": 1, "warnings": [], "jobs": []
     }  # fmt: skip
-    return Outcome(file=file, document=document | more, sent=True)
+    return UploadOutcome(file=file, document=document | more, sent=True)
 
 
 class Desk:
@@ -30,7 +30,7 @@ class Desk:
         self.files = [named(name) for name in names]
         self.said = io.StringIO()
         console = Console(file=self.said, width=200, soft_wrap=True)
-        self.report = Report(console, Gathered(files=self.files), text=text, as_json=False)
+        self.report = UploadReport(console, FileList(files=self.files), text=text, as_json=False)
 
     def end(self, *, stopped: bool = False, in_a_hurry: bool = False) -> str:
         self.report.end(seconds=1, stopped=stopped, in_a_hurry=in_a_hurry)
@@ -41,7 +41,7 @@ def test_texts_wait_for_their_turn_and_faults_do_not(capsys: pytest.CaptureFixtu
     desk = Desk("a", "b", "c")
     a, b, c = desk.files
     desk.report.add(read(c))
-    desk.report.add(Outcome(file=b, fault="broken"))
+    desk.report.add(UploadOutcome(file=b, fault="broken"))
     assert (capsys.readouterr().out, desk.said.getvalue()) == ("", "b: broken\n")
     desk.report.add(read(a))
     assert capsys.readouterr().out == "==> a <==\ntext of id-a\n==> c <==\ntext of id-c\n"
@@ -69,7 +69,7 @@ def test_who_is_in_a_hurry_waits_for_no_text() -> None:
 
 def test_a_text_that_is_not_waited_for_is_no_fault() -> None:
     def text(_: str) -> NoReturn:
-        raise Stopped
+        raise UploadStopped
 
     desk = Desk("a", text=text)
     desk.report.add(read(desk.files[0]))

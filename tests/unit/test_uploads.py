@@ -22,8 +22,8 @@ from app.domain.ids import TenantId
 from app.domain.jobs import JobState
 from app.ports.blobs import Blobs
 from app.ports.database import Tx
-from app.services.ringing import PATIENCE, Ringing
-from app.services.uploads import Accepted, JobRequest, Received, Uploads
+from app.services.ringing import PATIENCE, Ringer
+from app.services.uploads import AcceptedUpload, JobRequest, ReceivedBlob, UploadService
 from app.telemetry import Metrics
 from tests.support.office import compound_file, docx, zipped
 from tests.support.rig import Rig, ring_of
@@ -44,19 +44,19 @@ class Desk:
         self.max_bytes = max_bytes
         self.uploads = self.through(rig.database, self.blobs)
 
-    def through(self, database: Any, blobs: Blobs) -> Uploads:
-        return Uploads(
+    def through(self, database: Any, blobs: Blobs) -> UploadService:
+        return UploadService(
             database=database,
             blobs=blobs,
-            ringing=Ringing(dict.fromkeys(Lane, self.bell), self.metrics),
+            ringing=Ringer(dict.fromkeys(Lane, self.bell), self.metrics),
             languages=lambda: frozenset({"eng", "deu"}),
             llm=False,
         )
 
-    async def receive(self, tenant: TenantId, chunks: AsyncIterator[bytes]) -> Received:
+    async def receive(self, tenant: TenantId, chunks: AsyncIterator[bytes]) -> ReceivedBlob:
         return await self.uploads.receive(tenant, chunks, max_bytes=self.max_bytes)
 
-    async def accept(self, received: Received, *requests: JobRequest, **fields: Any) -> Accepted:
+    async def accept(self, received: ReceivedBlob, *requests: JobRequest, **fields: Any) -> AcceptedUpload:
         described: dict[str, Any] = {
             "filename": "letter.pdf",
             "language": "eng",
@@ -65,7 +65,7 @@ class Desk:
         } | fields
         return await self.uploads.accept(received, requests=requests or [OCR], **described)
 
-    async def upload(self, tenant: TenantId, content: bytes = PDF, **fields: Any) -> Accepted:
+    async def upload(self, tenant: TenantId, content: bytes = PDF, **fields: Any) -> AcceptedUpload:
         return await self.accept(await self.receive(tenant, chunks(content)), **fields)
 
     async def rung(self) -> list[Ring]:
@@ -237,7 +237,7 @@ async def test_the_same_bytes_are_the_same_document_and_the_second_blob_is_remov
     first = await desk.upload(tenant)
     await desk.rung()
     again = await desk.upload(tenant, filename="other.pdf", metadata={"a": 1})
-    assert again == Accepted(document=first.document, jobs=first.jobs, deduplicated=True)
+    assert again == AcceptedUpload(document=first.document, jobs=first.jobs, deduplicated=True)
     assert list(desk.blobs._blobs) == [blob_key(tenant, first.document.id)]
     assert await desk.counts(tenant) == (1, 1, 1)
     assert await desk.rung() == []
@@ -253,7 +253,7 @@ async def test_the_same_bytes_again_mend_what_the_blob_store_has_lost(rig: Rig, 
     if left is not None:
         await desk.blobs.put(key, chunks(left))
     again = await desk.upload(tenant)
-    assert again == Accepted(document=first.document, jobs=first.jobs, deduplicated=True)
+    assert again == AcceptedUpload(document=first.document, jobs=first.jobs, deduplicated=True)
     assert desk.blobs._blobs == {key: PDF}
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from app.domain.errors import Unavailable
 from app.domain.ids import TenantId
-from app.domain.usage import Used, total
-from app.ports.llm import LlmRefused, Usage
-from app.services.usage import Usage as UsageService
+from app.domain.usage import UsageCounts, total
+from app.ports.llm import LlmRefused, TokenUsage
+from app.services.usage import UsageService
 from tests.support.rig import LEASE, Rig, new_page, release
 from tests.unit.bench import upkeep
 from tests.unit.llm_desk import RECEIPT, LlmDesk
@@ -27,7 +27,7 @@ async def told(web: Served, **query: Any) -> dict[str, Any]:
     return body
 
 
-async def used(rig: Rig, tenant: TenantId) -> Used:
+async def used(rig: Rig, tenant: TenantId) -> UsageCounts:
     async with rig.database.begin(tenant) as tx:
         return total(each.used for each in await tx.usage.by_day(date.min, date.max))
 
@@ -117,9 +117,9 @@ async def test_tokens_count_once_whether_the_job_is_done_or_has_failed(desk: Llm
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_what_was_paid_for_and_refused_counts(desk: LlmDesk, kind: str) -> None:
-    desk.llm.script = [LlmRefused("it will not", usage=Usage(input_tokens=70, output_tokens=3))]
+    desk.llm.script = [LlmRefused("it will not", usage=TokenUsage(input_tokens=70, output_tokens=3))]
     job = await desk.ask(RECEIPT, kind, **KINDS[kind])
-    assert await used(desk.rig, job.tenant_id) == Used(input_tokens=70, output_tokens=3)
+    assert await used(desk.rig, job.tenant_id) == UsageCounts(input_tokens=70, output_tokens=3)
 
 
 async def test_an_answer_that_a_former_attempt_paid_for_is_not_paid_for_again(desk: LlmDesk) -> None:
@@ -143,15 +143,15 @@ async def test_upkeep_indexes_what_was_read_before_and_folds_days_that_are_over(
         async with rig.database.begin(tenant) as tx:
             await tx.pages.replace(document.id, [new_page()])
             await tx.documents.set_read(document.id, page_count=1)
-            await tx.usage.add(Used(pages=1))
-            await tx.usage.add(Used(pages=2))
+            await tx.usage.add(UsageCounts(pages=1))
+            await tx.usage.add(UsageCounts(pages=2))
     await upkeep(rig).keep_up()
     for tenant in tenants:
         async with rig.database.begin(tenant) as tx:
             assert await tx.search.unindexed(limit=9) == []
         # Today is not over.
         assert await UsageService(database=rig.database).fold(tenant) == 0
-        assert await used(rig, tenant) == Used(pages=3)
+        assert await used(rig, tenant) == UsageCounts(pages=3)
 
 
 async def test_a_lease_that_is_lost_counts_no_page(rig: Rig) -> None:
@@ -161,4 +161,4 @@ async def test_a_lease_that_is_lost_counts_no_page(rig: Rig) -> None:
     async with rig.database.begin(tenant) as tx:
         assert await tx.pages.draft(lease, [new_page()])
     assert await rig.settle(release(lease))
-    assert await used(rig, tenant) == Used()
+    assert await used(rig, tenant) == UsageCounts()

@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from app.cli.upload.sender import Stopped, Valve
+from app.cli.upload.sender import BackoffGate, UploadStopped
 
 SHORT = 0.2
 
 
 def test_after_a_pause_one_goes_first_and_the_others_wait_for_what_becomes_of_it() -> None:
-    valve = Valve(threading.Event())
+    valve = BackoffGate(threading.Event())
     with valve.passage() as close:
         close(SHORT)
     inside, out, done = threading.Semaphore(0), threading.Event(), threading.Semaphore(0)
@@ -34,7 +34,7 @@ def test_after_a_pause_one_goes_first_and_the_others_wait_for_what_becomes_of_it
 
 
 def test_one_that_is_told_to_wait_again_keeps_it_narrow() -> None:
-    valve = Valve(threading.Event())
+    valve = BackoffGate(threading.Event())
     for _ in range(2):
         with valve.passage() as close:
             close(0)
@@ -45,7 +45,7 @@ def test_one_that_is_told_to_wait_again_keeps_it_narrow() -> None:
 
 
 def test_one_that_fails_for_another_reason_lets_the_others_through() -> None:
-    valve = Valve(threading.Event())
+    valve = BackoffGate(threading.Event())
     with valve.passage() as close:
         close(0)
     with pytest.raises(ValueError, match="bad file"), valve.passage():
@@ -56,9 +56,9 @@ def test_one_that_fails_for_another_reason_lets_the_others_through() -> None:
 
 def test_who_waits_is_let_go_when_the_user_stops() -> None:
     stop = threading.Event()
-    valve = Valve(stop)
+    valve = BackoffGate(stop)
     with valve.passage() as close:
         close(60)
     threading.Timer(SHORT, stop.set).start()
-    with pytest.raises(Stopped), valve.passage():
+    with pytest.raises(UploadStopped), valve.passage():
         pass

@@ -14,9 +14,9 @@ from app.domain.jobs import Job, JobState
 from app.domain.leases import ClaimOutcome
 from app.domain.outcomes import Done, Fail, Outcome, Woken
 from app.ports.database import Tx
-from app.services.events.watcher import Watching
-from app.services.jobs import Jobs
-from app.services.uploads import WAIT_FOR_TEXT, JobRequest, Received, Uploads
+from app.services.events.watcher import ChangePoller
+from app.services.jobs import JobService
+from app.services.uploads import WAIT_FOR_TEXT, JobRequest, ReceivedBlob, UploadService
 from tests.support.rig import OOPS, SECOND, Rig, new_document, new_page, ring_of
 from tests.unit.bench import Away, Bench
 
@@ -32,21 +32,21 @@ class House:
         self.rig = rig
         self.bench = Bench(rig=rig)
         languages = lambda: frozenset({"eng"})  # noqa: E731 - a constant as a call
-        self.uploads = Uploads(
+        self.uploads = UploadService(
             database=rig.database, blobs=MemoryBlobs(), ringing=self.bench.ringing, languages=languages, llm=True
         )
-        self.jobs = Jobs(
+        self.jobs = JobService(
             database=rig.database,
             ringing=self.bench.ringing,
             languages=languages,
             llm=True,
-            watching=Watching(rig.database),
+            watching=ChangePoller(rig.database),
             stopping=asyncio.Event(),
         )
 
     async def upload(self, *requests: JobRequest) -> list[Job]:
         document = new_document(await self.rig.tenant())
-        received = Received(
+        received = ReceivedBlob(
             tenant_id=document.tenant_id,
             document_id=document.id,
             media_type=document.media_type,

@@ -15,9 +15,9 @@ from app.domain.ids import TenantId, tenant_id
 from app.domain.jobs import Job, JobState
 from app.ports.database import Database
 from app.services.events import stream as streams
-from app.services.events.open import Events
-from app.services.events.watcher import LONGEST_PAUSE, SHORTEST_PAUSE, Watching
-from app.services.jobs import Jobs
+from app.services.events.open import EventService
+from app.services.events.watcher import LONGEST_PAUSE, SHORTEST_PAUSE, ChangePoller
+from app.services.jobs import JobService
 from tests.support.rig import Rig, done
 from tests.unit.bench import Bench
 from tests.unit.waiting import until
@@ -57,13 +57,13 @@ def database(rig: Rig) -> Counted:
 
 
 @pytest.fixture
-def watched(database: Counted) -> Watching:
-    return Watching(database)
+def watched(database: Counted) -> ChangePoller:
+    return ChangePoller(database)
 
 
 @pytest.fixture
-def jobs(rig: Rig, database: Counted, watched: Watching) -> Jobs:
-    return Jobs(
+def jobs(rig: Rig, database: Counted, watched: ChangePoller) -> JobService:
+    return JobService(
         database=database,
         ringing=Bench(rig=rig).ringing,
         languages=lambda: frozenset({"eng"}),
@@ -77,11 +77,11 @@ async def may() -> bool:
     return True
 
 
-def events(database: Counted, watched: Watching, *, stopping: asyncio.Event | None = None) -> Events:
-    return Events(database=database, watching=watched, stopping=stopping or asyncio.Event(), most=1000)
+def events(database: Counted, watched: ChangePoller, *, stopping: asyncio.Event | None = None) -> EventService:
+    return EventService(database=database, watching=watched, stopping=stopping or asyncio.Event(), most=1000)
 
 
-def wait(jobs: Jobs, job: Job) -> asyncio.Task[Any]:
+def wait(jobs: JobService, job: Job) -> asyncio.Task[Any]:
     return asyncio.create_task(jobs.wait(job.tenant_id, job.id, at_most=MINUTE))
 
 
@@ -92,7 +92,7 @@ async def looks_of(database: Counted, tenant: TenantId, *, seconds: float) -> in
     return database.begun[tenant] - before
 
 
-async def test_where_nobody_listens_nobody_looks(database: Counted, watched: Watching) -> None:
+async def test_where_nobody_listens_nobody_looks(database: Counted, watched: ChangePoller) -> None:
     tenants = [tenant_id(f"tenant-{n}") for n in range(1_000)]
     async with watched.follow(tenants[0]) as follower:
         await follower.ready(at_most=10, stopping=asyncio.Event())
@@ -101,7 +101,9 @@ async def test_where_nobody_listens_nobody_looks(database: Counted, watched: Wat
     assert await looks_of(database, tenants[0], seconds=3 * SHORTEST_PAUSE) == 0
 
 
-async def test_two_hundred_who_wait_for_two_hundred_jobs_are_one_look(rig: Rig, database: Counted, jobs: Jobs) -> None:
+async def test_two_hundred_who_wait_for_two_hundred_jobs_are_one_look(
+    rig: Rig, database: Counted, jobs: JobService
+) -> None:
     tenant = await rig.tenant()
     waited_for = [await rig.enqueue(tenant) for _ in range(200)]
     waiting = [wait(jobs, job) for job in waited_for]
@@ -118,7 +120,7 @@ async def test_two_hundred_who_wait_for_two_hundred_jobs_are_one_look(rig: Rig, 
 
 
 async def test_looks_become_rare_while_nothing_happens_and_quick_again_after_news(
-    rig: Rig, database: Counted, watched: Watching
+    rig: Rig, database: Counted, watched: ChangePoller
 ) -> None:
     tenant = await rig.tenant()
     async with watched.follow(tenant) as follower:
@@ -132,7 +134,7 @@ async def test_looks_become_rare_while_nothing_happens_and_quick_again_after_new
         assert watcher._pause <= SHORTEST_PAUSE
 
 
-async def test_jobs_that_nobody_waits_for_are_no_news(rig: Rig, watched: Watching) -> None:
+async def test_jobs_that_nobody_waits_for_are_no_news(rig: Rig, watched: ChangePoller) -> None:
     tenant = await rig.tenant()
     job = await rig.enqueue(tenant)
     async with watched.follow(tenant, job.id) as follower:
@@ -146,7 +148,7 @@ async def test_jobs_that_nobody_waits_for_are_no_news(rig: Rig, watched: Watchin
         await until(slow_amid_others)
 
 
-async def test_what_this_process_does_itself_is_told_at_once(rig: Rig, watched: Watching) -> None:
+async def test_what_this_process_does_itself_is_told_at_once(rig: Rig, watched: ChangePoller) -> None:
     tenant = await rig.tenant()
     async with watched.follow(tenant) as follower:
         await follower.ready(at_most=10, stopping=asyncio.Event())
@@ -159,7 +161,7 @@ async def test_what_this_process_does_itself_is_told_at_once(rig: Rig, watched: 
         assert time.monotonic() - began < LONGEST_PAUSE / 2
 
 
-async def test_a_storm_of_hurries_is_few_looks(rig: Rig, database: Counted, watched: Watching) -> None:
+async def test_a_storm_of_hurries_is_few_looks(rig: Rig, database: Counted, watched: ChangePoller) -> None:
     tenant = await rig.tenant()
     async with watched.follow(tenant) as follower:
         await follower.ready(at_most=10, stopping=asyncio.Event())
@@ -173,7 +175,9 @@ async def test_a_storm_of_hurries_is_few_looks(rig: Rig, database: Counted, watc
         assert database.begun[tenant] - before <= 0.5 / SHORTEST_PAUSE + 2
 
 
-async def test_looks_of_many_tenants_leave_the_pool_to_others(rig: Rig, database: Counted, watched: Watching) -> None:
+async def test_looks_of_many_tenants_leave_the_pool_to_others(
+    rig: Rig, database: Counted, watched: ChangePoller
+) -> None:
     tenants = [await rig.tenant(f"tenant-{n}") for n in range(20)]
     database.most_open = 0
     async with asyncio.TaskGroup() as group:
@@ -182,12 +186,12 @@ async def test_looks_of_many_tenants_leave_the_pool_to_others(rig: Rig, database
     assert database.most_open <= 2
 
 
-async def _followed_once(watched: Watching, tenant: TenantId) -> None:
+async def _followed_once(watched: ChangePoller, tenant: TenantId) -> None:
     async with watched.follow(tenant) as follower:
         await follower.ready(at_most=10, stopping=asyncio.Event())
 
 
-async def test_who_comes_while_the_database_is_away_is_told_so(rig: Rig, database: Counted, jobs: Jobs) -> None:
+async def test_who_comes_while_the_database_is_away_is_told_so(rig: Rig, database: Counted, jobs: JobService) -> None:
     job = await rig.enqueue(await rig.tenant())
     database.away = True
     async with jobs.watching.follow(job.tenant_id, job.id) as follower:
@@ -195,7 +199,9 @@ async def test_who_comes_while_the_database_is_away_is_told_so(rig: Rig, databas
             await follower.ready(at_most=10, stopping=asyncio.Event())
 
 
-async def test_who_waits_while_the_database_is_away_goes_on_waiting(rig: Rig, database: Counted, jobs: Jobs) -> None:
+async def test_who_waits_while_the_database_is_away_goes_on_waiting(
+    rig: Rig, database: Counted, jobs: JobService
+) -> None:
     job = await rig.enqueue(await rig.tenant())
     waiting = wait(jobs, job)
     # Its reads of the job are over, and the second look of the watcher too.
@@ -210,7 +216,7 @@ async def test_who_waits_while_the_database_is_away_goes_on_waiting(rig: Rig, da
 
 
 async def test_a_stream_outlives_the_databases_absence_and_tells_what_happened_meanwhile(
-    rig: Rig, database: Counted, watched: Watching, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, database: Counted, watched: ChangePoller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "AWAY", 0.01)
     tenant = await rig.tenant()
@@ -235,7 +241,7 @@ async def test_a_stream_outlives_the_databases_absence_and_tells_what_happened_m
 
 
 async def test_a_stream_that_is_begun_again_while_the_database_goes_waits_for_it(
-    rig: Rig, database: Counted, watched: Watching, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, database: Counted, watched: ChangePoller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "AWAY", 0.01)
     tenant = await rig.tenant()
@@ -252,7 +258,7 @@ async def test_a_stream_that_is_begun_again_while_the_database_goes_waits_for_it
         assert event.job.id == job.id  # type: ignore[union-attr]
 
 
-async def test_a_store_that_has_not_come_as_far_begins_all_streams_anew(rig: Rig, watched: Watching) -> None:
+async def test_a_store_that_has_not_come_as_far_begins_all_streams_anew(rig: Rig, watched: ChangePoller) -> None:
     """A standby that was not quite up to date has taken over."""
     tenant = await rig.tenant()
     job = await rig.enqueue(tenant)
@@ -268,7 +274,7 @@ async def test_a_store_that_has_not_come_as_far_begins_all_streams_anew(rig: Rig
         assert [told.state for told in later.jobs] == [JobState.CANCELLED]
 
 
-async def test_a_wait_ends_soon_after_the_job(rig: Rig, jobs: Jobs) -> None:
+async def test_a_wait_ends_soon_after_the_job(rig: Rig, jobs: JobService) -> None:
     job = await rig.enqueue(await rig.tenant())
     waiting = wait(jobs, job)
     await until(lambda: any(w._followers for w in jobs.watching._watchers.values()))
@@ -279,7 +285,7 @@ async def test_a_wait_ends_soon_after_the_job(rig: Rig, jobs: Jobs) -> None:
     assert time.monotonic() - ended <= LONGEST_PAUSE
 
 
-async def test_who_gives_up_waiting_is_followed_by_nobody_and_cancels_nothing(rig: Rig, jobs: Jobs) -> None:
+async def test_who_gives_up_waiting_is_followed_by_nobody_and_cancels_nothing(rig: Rig, jobs: JobService) -> None:
     job = await rig.enqueue(await rig.tenant())
     waiting = wait(jobs, job)
     await until(lambda: any(w._followers for w in jobs.watching._watchers.values()))

@@ -13,7 +13,7 @@ from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
 from app.adapters.webhook.sender import HttpSender
-from app.adapters.webhook.targets import Targets
+from app.adapters.webhook.targets import TargetResolver
 from app.domain.ids import TenantId
 from app.domain.jobs import AttemptOutcome, Job, JobState
 from app.domain.leases import ClaimedJob
@@ -22,7 +22,7 @@ from app.domain.webhooks import KIND as WEBHOOK
 from app.domain.webhooks import LONGEST_WAIT, WAITS, Event, Webhook, delivery, new_secret
 from app.handlers.webhook import LARGEST_METADATA, WebhookHandler
 from app.handlers.webhook_slots import LONGEST_WAIT as LONGEST_SNOOZE
-from app.handlers.webhook_slots import Busy, Shares
+from app.handlers.webhook_slots import EndpointBusy, EndpointSlots
 from tests.support.receiver import Receiver, receiving
 from tests.support.rig import SECOND, Rig, done, fail, new_webhook
 from tests.unit.bench import a_hold
@@ -82,10 +82,10 @@ class Desk:
 @pytest.fixture
 async def desk(rig: Rig) -> AsyncIterator[Desk]:
     tenant = await rig.tenant()
-    sender = HttpSender(Targets(allow_private=True, allow_http=True), total=2)
+    sender = HttpSender(TargetResolver(allow_private=True, allow_http=True), total=2)
     async with receiving() as receiver:
         webhook = await rig.webhook(tenant, url=receiver.url)
-        handler = WebhookHandler(database=rig.database, sender=sender, shares=Shares(slots=16))
+        handler = WebhookHandler(database=rig.database, sender=sender, shares=EndpointSlots(slots=16))
         yield Desk(rig=rig, receiver=receiver, handler=handler, tenant=tenant, webhook=webhook)
     await sender.close()
 
@@ -343,11 +343,11 @@ async def test_a_slow_receiver_has_a_share_of_the_slots_and_others_are_served_me
 
 def test_those_who_are_sent_away_are_told_to_come_one_after_another() -> None:
     now = 0.0
-    shares = Shares(slots=4, clock=lambda: now)
+    shares = EndpointSlots(slots=4, clock=lambda: now)
     waits = []
     with shares.place(tenant="acme", endpoint=1):
         for _ in range(3):
-            with pytest.raises(Busy) as busy, shares.place(tenant="acme", endpoint=1):
+            with pytest.raises(EndpointBusy) as busy, shares.place(tenant="acme", endpoint=1):
                 pass
             waits.append(busy.value.after.total_seconds())
     assert waits == sorted(set(waits))
@@ -356,17 +356,17 @@ def test_those_who_are_sent_away_are_told_to_come_one_after_another() -> None:
     assert shares._lines == {}
     with shares.place(tenant="acme", endpoint=1):
         for _ in range(10_000):
-            with suppress(Busy), shares.place(tenant="acme", endpoint=1):
+            with suppress(EndpointBusy), shares.place(tenant="acme", endpoint=1):
                 pass
-        with pytest.raises(Busy) as far, shares.place(tenant="acme", endpoint=1):
+        with pytest.raises(EndpointBusy) as far, shares.place(tenant="acme", endpoint=1):
             pass
     assert far.value.after == LONGEST_SNOOZE
 
 
 def test_a_tenant_has_no_more_than_half_of_the_slots_however_many_webhooks_it_has() -> None:
-    shares = Shares(slots=4)
+    shares = EndpointSlots(slots=4)
     with shares.place(tenant="acme", endpoint=1), shares.place(tenant="acme", endpoint=2):
-        with pytest.raises(Busy), shares.place(tenant="acme", endpoint=3):
+        with pytest.raises(EndpointBusy), shares.place(tenant="acme", endpoint=3):
             pass
         with shares.place(tenant="bolt", endpoint=3):
             pass

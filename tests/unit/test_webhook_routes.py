@@ -17,7 +17,7 @@ from app.domain.webhooks import MOST
 from app.services.execution import Execution
 from app.settings import Settings
 from app.wiring import open_sender
-from app.worker.heartbeat import JobHold, monotonic
+from app.worker.heartbeat import HeldLease, monotonic
 from tests.support.receiver import receiving
 from tests.support.rig import LEASE, done, fail, new_webhook
 from tests.unit.served import ACME, PROBLEM, Served, served
@@ -56,7 +56,7 @@ async def deliver(web: Served, delivery_id: str) -> None:
     """One attempt, as a worker makes it."""
     ring = Ring(ACME, JobId(UUID(delivery_id)))
     (job,) = await _execution(web).claim([ring], kinds=frozenset({WEBHOOK}))
-    await _execution(web).run(job, JobHold(job.lease, claimed_at=monotonic(), length=LEASE))
+    await _execution(web).run(job, HeldLease(job.lease, claimed_at=monotonic(), length=LEASE))
 
 
 def _execution(web: Served) -> Execution:

@@ -9,9 +9,9 @@ from email.utils import format_datetime
 import pytest
 
 from app.adapters.webhook.sender import LARGEST_ANSWER, HttpSender
-from app.adapters.webhook.targets import NO_PUBLIC_ADDRESS, Lookup, Targets
+from app.adapters.webhook.targets import NO_PUBLIC_ADDRESS, Lookup, TargetResolver
 from app.domain.errors import Invalid
-from app.ports.sender import Answered, Unanswered
+from app.ports.sender import WebhookResponse, WebhookUnanswered
 from tests.support.receiver import FLOOD, Receiver, receiving
 
 PUBLIC = "93.184.215.14"
@@ -86,10 +86,10 @@ async def receiver() -> AsyncIterator[Receiver]:
 def a_sender(
     *, allow_private: bool = False, allow_http: bool = True, lookup: Lookup | None = None, total: float = 10
 ) -> HttpSender:
-    return HttpSender(Targets(allow_private=allow_private, allow_http=allow_http, lookup=lookup), total=total)
+    return HttpSender(TargetResolver(allow_private=allow_private, allow_http=allow_http, lookup=lookup), total=total)
 
 
-async def sent(sender: HttpSender, url: str) -> Answered | Unanswered:
+async def sent(sender: HttpSender, url: str) -> WebhookResponse | WebhookUnanswered:
     try:
         return await sender.send(url, body=b"{}", headers={"webhook-id": "1"})
     finally:
@@ -100,17 +100,17 @@ async def sent(sender: HttpSender, url: str) -> Answered | Unanswered:
 @pytest.mark.parametrize("host", TRICKS)
 async def test_no_spelling_of_an_address_inside_is_accepted_or_sent_to(trap: Receiver, host: str) -> None:
     url = f"http://{host}:{trap.port}/hooks"
-    for targets in (Targets(allow_private=False, allow_http=True), _on_any_port()):
+    for targets in (TargetResolver(allow_private=False, allow_http=True), _on_any_port()):
         sender = HttpSender(targets)
         with pytest.raises(Invalid) as refused:
             await sender.check(url)
         assert refused.value.pointer == "/url"
-        assert isinstance(await sent(sender, url), Unanswered)
+        assert isinstance(await sent(sender, url), WebhookUnanswered)
 
 
-def _on_any_port() -> Targets:
+def _on_any_port() -> TargetResolver:
     """So that it is the address alone which is refused."""
-    targets = Targets(allow_private=False, allow_http=True)
+    targets = TargetResolver(allow_private=False, allow_http=True)
     parsed = targets._parsed
     targets._parsed = lambda text: parsed(text.replace(":" + text.rsplit(":", 1)[1].split("/")[0], ""))  # type: ignore[method-assign]
     return targets
@@ -129,7 +129,7 @@ async def test_a_name_that_leads_inside_is_refused_in_the_words_of_one_that_lead
             await sender.check("http://localhost.evil.test/")
         assert str(refused.value) == NO_PUBLIC_ADDRESS
         answer = await sent(sender, "http://localhost.evil.test/")
-        assert answer == Unanswered(code="no_address", message=NO_PUBLIC_ADDRESS)
+        assert answer == WebhookUnanswered(code="no_address", message=NO_PUBLIC_ADDRESS)
 
 
 @pytest.mark.threat(62)
@@ -137,7 +137,7 @@ async def test_one_address_inside_among_public_ones_is_enough_to_be_refused() ->
     async def both(_host: str, _port: int) -> list[str]:
         return [PUBLIC, "10.0.0.1"]
 
-    assert isinstance(await sent(a_sender(lookup=both), "http://both.test/"), Unanswered)
+    assert isinstance(await sent(a_sender(lookup=both), "http://both.test/"), WebhookUnanswered)
 
 
 @pytest.mark.threat(62)
@@ -145,7 +145,7 @@ async def test_one_address_inside_among_public_ones_is_enough_to_be_refused() ->
 async def test_a_name_that_is_bound_anew_after_the_check_leads_nowhere() -> None:
     sender = a_sender(lookup=resolving(rebound=[PUBLIC, "127.0.0.1"]))
     await sender.check("http://rebound.test/")
-    assert isinstance(await sent(sender, "http://rebound.test/"), Unanswered)
+    assert isinstance(await sent(sender, "http://rebound.test/"), WebhookUnanswered)
 
 
 @pytest.mark.threat(62)
@@ -155,7 +155,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked_and_no_other_
     """The second answer would be another address: it is never asked for."""
     answers = ["127.0.0.1", "192.0.2.1"]
     sender = a_sender(allow_private=True, lookup=resolving(receiver=answers))
-    assert await sent(sender, f"http://receiver.test:{receiver.port}/a%20b?c=d") == Answered(status=204)
+    assert await sent(sender, f"http://receiver.test:{receiver.port}/a%20b?c=d") == WebhookResponse(status=204)
     assert answers == ["192.0.2.1"]
     assert receiver.last.headers["host"] == f"receiver.test:{receiver.port}"
     assert receiver.last.target == "/a%20b?c=d"
@@ -165,7 +165,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked_and_no_other_
 async def test_a_redirect_is_an_answer_and_not_followed(receiver: Receiver, trap: Receiver) -> None:
     for status in ("301", "302", "307", "308"):
         receiver.script(f"{status}:{trap.url}")
-        assert await sent(a_sender(allow_private=True), receiver.url) == Answered(status=int(status))
+        assert await sent(a_sender(allow_private=True), receiver.url) == WebhookResponse(status=int(status))
 
 
 @pytest.mark.threat(62)
@@ -196,7 +196,7 @@ async def test_what_is_no_address_for_deliveries_is_refused(url: str) -> None:
     sender = a_sender(lookup=resolving(example_org=[PUBLIC]))
     with pytest.raises(Invalid):
         await sender.check(url)
-    assert isinstance(await sent(sender, url), Unanswered)
+    assert isinstance(await sent(sender, url), WebhookUnanswered)
 
 
 async def test_a_public_address_is_accepted() -> None:
@@ -223,7 +223,7 @@ async def test_a_proxy_of_the_environment_hears_nothing(
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{trap.port}")
-    assert await sent(a_sender(allow_private=True), receiver.url) == Answered(status=204)
+    assert await sent(a_sender(allow_private=True), receiver.url) == WebhookResponse(status=204)
 
 
 @pytest.mark.threat(65)
@@ -231,7 +231,7 @@ async def test_a_receiver_that_hangs_is_left_after_the_time_for_a_delivery(recei
     receiver.script("hang")
     started = time.monotonic()
     answer = await sent(a_sender(allow_private=True, total=0.3), receiver.url)
-    assert isinstance(answer, Unanswered)
+    assert isinstance(answer, WebhookUnanswered)
     assert answer.code == "timeout"
     assert time.monotonic() - started < 5
 
@@ -239,7 +239,7 @@ async def test_a_receiver_that_hangs_is_left_after_the_time_for_a_delivery(recei
 @pytest.mark.threat(65)
 async def test_of_a_flood_no_more_is_taken_than_the_bound(receiver: Receiver) -> None:
     receiver.script("flood")
-    assert await sent(a_sender(allow_private=True), receiver.url) == Answered(status=200)
+    assert await sent(a_sender(allow_private=True), receiver.url) == WebhookResponse(status=200)
     # What lies in the buffers of both kernels has been sent and is not read.
     assert receiver.sent < FLOOD / 4 + LARGEST_ANSWER
 
@@ -247,14 +247,14 @@ async def test_of_a_flood_no_more_is_taken_than_the_bound(receiver: Receiver) ->
 @pytest.mark.threat(65)
 async def test_an_answer_whose_body_does_not_come_counts_by_its_status(receiver: Receiver) -> None:
     receiver.script("drip")
-    assert await sent(a_sender(allow_private=True), receiver.url) == Answered(status=200)
+    assert await sent(a_sender(allow_private=True), receiver.url) == WebhookResponse(status=200)
 
 
 @pytest.mark.parametrize("behaviour", ["cut", "nonsense"])
 async def test_what_does_not_speak_http_has_not_answered(receiver: Receiver, behaviour: str) -> None:
     receiver.script(behaviour)
     answer = await sent(a_sender(allow_private=True), receiver.url)
-    assert isinstance(answer, Unanswered)
+    assert isinstance(answer, WebhookUnanswered)
     assert answer.code == "broken"
     assert "127.0.0.1" not in answer.message
 
@@ -262,7 +262,7 @@ async def test_what_does_not_speak_http_has_not_answered(receiver: Receiver, beh
 async def test_nobody_there_is_said_without_an_address(receiver: Receiver) -> None:
     await receiver.stop()
     answer = await sent(a_sender(allow_private=True), receiver.url)
-    assert answer == Unanswered(code="no_connection", message="no connection to the receiver could be made")
+    assert answer == WebhookUnanswered(code="no_connection", message="no connection to the receiver could be made")
 
 
 async def test_the_second_address_is_tried_where_the_first_takes_no_connection(receiver: Receiver) -> None:
@@ -270,7 +270,7 @@ async def test_the_second_address_is_tried_where_the_first_takes_no_connection(r
         return ["127.0.0.2", "127.0.0.1"]
 
     sender = a_sender(allow_private=True, lookup=two)
-    assert await sent(sender, f"http://two.test:{receiver.port}/") == Answered(status=204)
+    assert await sent(sender, f"http://two.test:{receiver.port}/") == WebhookResponse(status=204)
 
 
 async def test_a_name_server_that_hangs_is_left_after_the_time_for_a_delivery() -> None:
@@ -279,7 +279,7 @@ async def test_a_name_server_that_hangs_is_left_after_the_time_for_a_delivery() 
         raise AssertionError
 
     answer = await sent(a_sender(lookup=hangs, total=0.1), "http://slow.test/")
-    assert isinstance(answer, Unanswered)
+    assert isinstance(answer, WebhookUnanswered)
     assert answer.code == "timeout"
 
 
@@ -304,5 +304,5 @@ async def test_what_a_receiver_asks_for_is_read_in_seconds_and_as_a_date(
     receiver: Receiver, behaviour: str, wait: timedelta | None
 ) -> None:
     receiver.script(behaviour)
-    sender = HttpSender(Targets(allow_private=True, allow_http=True), clock=lambda: SOON - timedelta(hours=1))
-    assert await sent(sender, receiver.url) == Answered(status=int(behaviour[:3]), retry_after=wait)
+    sender = HttpSender(TargetResolver(allow_private=True, allow_http=True), clock=lambda: SOON - timedelta(hours=1))
+    assert await sent(sender, receiver.url) == WebhookResponse(status=int(behaviour[:3]), retry_after=wait)

@@ -50,7 +50,7 @@ Refusal = Callable[[ClientError], str | None]
 """What to do about an error that this service alone has; None for one that any may have."""
 
 
-class reachable:  # noqa: N801 - reads as a statement: with reachable(...)
+class aws_reachable:  # noqa: N801 - reads as a statement: with reachable(...)
     """Turns every way of not being served into Unavailable."""
 
     def __init__(self, what: str, *, service: str, endpoint_url: str | None, refusal: Refusal) -> None:

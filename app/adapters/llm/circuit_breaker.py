@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import structlog
 
-from app.adapters.llm.failures import Throttled, Unanswered, Unreached
+from app.adapters.llm.failures import ConnectFault, ResponseFault, Throttled
 from app.domain.errors import Unavailable
 from app.ports.llm import LlmBusy, LlmFault
 
@@ -30,7 +30,7 @@ FIRST_WAIT, LONGEST_WAIT = 2.0, 60.0
 SHORTEST = 1.0
 
 
-class Gate:
+class CircuitBreaker:
     def __init__(
         self, *, clock: Callable[[], float] = time.monotonic, jitter: Callable[[], float] = random.random
     ) -> None:
@@ -57,11 +57,11 @@ class Gate:
         except Throttled as error:
             self._answered()
             raise LlmBusy(str(error), after=self._throttled(error.hint)) from None
-        except Unreached as error:
+        except ConnectFault as error:
             if self._out(tries=tries):
                 raise LlmBusy(str(error), after=self._spread(self._rests_until - self._clock())) from None
             raise Unavailable(str(error)) from None
-        except Unanswered as error:
+        except ResponseFault as error:
             self._out(tries=tries)
             raise Unavailable(str(error)) from None
         except (LlmFault, Unavailable):

@@ -12,10 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import structlog
 
-from app.adapters.llm.circuit_breaker import Gate
-from app.adapters.llm.dialect import Dialect, Dialects
-from app.adapters.llm.failures import Refusal, Unanswered, Unreached, give_up, refusal
-from app.adapters.llm.stream import Garbled, Reading, expected, verdict
+from app.adapters.llm.circuit_breaker import CircuitBreaker
+from app.adapters.llm.dialect import Dialect, DialectCache
+from app.adapters.llm.failures import ConnectFault, ResponseFault, StatusFault, give_up, refusal
+from app.adapters.llm.stream import AnswerReader, ProtocolFault, expected, verdict
 from app.domain.errors import Unavailable
 from app.ports.llm import (
     Answer,
@@ -26,7 +26,7 @@ from app.ports.llm import (
     LlmRejected,
     LlmTruncated,
     Question,
-    Usage,
+    TokenUsage,
 )
 from app.telemetry import Metrics
 
@@ -63,7 +63,7 @@ class LlmClient:
         first_byte_seconds: float,
         total_seconds: float,
         metrics: Metrics,
-        gate: Gate | None = None,
+        gate: CircuitBreaker | None = None,
     ) -> None:
         """`slots`: questions at a time; more wait. `first_byte_seconds` is also what may pass between two bytes."""
         self._url = httpx.URL(endpoint(base_url))
@@ -71,8 +71,8 @@ class LlmClient:
         self._context_tokens = context_tokens
         self._total = total_seconds
         self._metrics = metrics
-        self._gate = gate or Gate()
-        self._dialects = Dialects()
+        self._gate = gate or CircuitBreaker()
+        self._dialects = DialectCache()
         self._slots = asyncio.Semaphore(slots)
         self._http = httpx.AsyncClient(
             headers=_headers(base_url, api_key),
@@ -108,13 +108,13 @@ class LlmClient:
         dialect = self._dialects.current()
         try:
             async with asyncio.timeout(self._total):
-                while isinstance(came := await self._exchange(question, dialect), Refusal):
+                while isinstance(came := await self._exchange(question, dialect), StatusFault):
                     dialect = self._simpler(dialect, came, question)
                 return came
         except TimeoutError:
             raise Unavailable(f"the language model has not come to an end within {self._total:g} s") from None
 
-    def _simpler(self, dialect: Dialect, refusal: Refusal, question: Question) -> Dialect:
+    def _simpler(self, dialect: Dialect, refusal: StatusFault, question: Question) -> Dialect:
         """Each step leaves something out, so that there are at most six. Raises what the refusal comes to."""
         simpler = dialect.simpler(refusal, question.schema)
         if simpler is None:
@@ -122,25 +122,25 @@ class LlmClient:
         self._dialects.note(simpler, refusal)
         return simpler
 
-    async def _exchange(self, question: Question, dialect: Dialect) -> Answer | Refusal:
+    async def _exchange(self, question: Question, dialect: Dialect) -> Answer | StatusFault:
         """Raises what `ask` does, and Unreached and Unanswered besides."""
-        reading = Reading(max_output_tokens=question.max_output_tokens)
+        reading = AnswerReader(max_output_tokens=question.max_output_tokens)
         body = dialect.request(question, model=self._model)
         try:
             async with self._http.stream("POST", self._url, content=body) as response:
                 if response.status_code != httpx.codes.OK:
                     return await _refusal(response)
                 await reading.take(response.aiter_bytes())
-        except Refusal as refusal:
+        except StatusFault as refusal:
             # As a value: an exception would hang on to the next one, with the server's words in it.
             return refusal
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-            raise Unreached(f"the language model can't be reached ({_name(error)})") from None
+            raise ConnectFault(f"the language model can't be reached ({_name(error)})") from None
         except httpx.HTTPError as error:
             # What is whole is an answer, however the connection ended.
             if reading.finish is None:
-                raise Unanswered(f"the language model fell silent ({_name(error)})") from None
-        except Garbled:
+                raise ResponseFault(f"the language model fell silent ({_name(error)})") from None
+        except ProtocolFault:
             raise Unavailable("what answers at DAIRA_LLM_BASE_URL does not speak the protocol") from None
         return verdict(question, reading)
 
@@ -160,7 +160,7 @@ class LlmClient:
         finally:
             self._metrics.llm_seconds.labels(outcome).observe(time.monotonic() - started)
 
-    def _spent(self, usage: Usage) -> None:
+    def _spent(self, usage: TokenUsage) -> None:
         self._metrics.llm_tokens.labels("input").inc(usage.input_tokens)
         self._metrics.llm_tokens.labels("output").inc(usage.output_tokens)
 
@@ -181,7 +181,7 @@ def _headers(base_url: str, api_key: str) -> dict[str, str]:
     return headers | {"Authorization": f"Bearer {api_key}"}
 
 
-async def _refusal(response: httpx.Response) -> Refusal:
+async def _refusal(response: httpx.Response) -> StatusFault:
     body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import structlog
 
-from app.adapters.llm.failures import FORMS, OF_THE_SCHEMA, TOO_LONG, Refusal
+from app.adapters.llm.failures import FORMS, OF_THE_SCHEMA, TOO_LONG, StatusFault
 from app.domain.text import scrub, scrub_json
 from app.ports.llm import Question
 
@@ -24,7 +24,7 @@ STATUSES = frozenset({400, 422, 500, 501})
 IN_PROSE = "Answer with one JSON value that fits the following JSON Schema, and with nothing else.\nJSON Schema: "
 
 
-class Form(IntEnum):
+class AnswerFormat(IntEnum):
     """How the answer's form is asked for, from least to most."""
 
     PROMPT = 0
@@ -35,7 +35,7 @@ class Form(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    form: Form = Form.STRICT
+    form: AnswerFormat = AnswerFormat.STRICT
     counts: bool = True
     """Whether `stream_options` is understood."""
     limit: str = "max_tokens"
@@ -62,12 +62,12 @@ class Dialect:
         return json.dumps(scrub_json(body), ensure_ascii=False).encode()
 
     def _response_format(self, schema: Mapping[str, object]) -> dict[str, object]:
-        if self.form is Form.JSON:
+        if self.form is AnswerFormat.JSON:
             return {"type": "json_object"}
-        strict = self.form is Form.STRICT and is_strict(schema)
+        strict = self.form is AnswerFormat.STRICT and is_strict(schema)
         return {"type": "json_schema", "json_schema": {"name": "answer", "strict": strict, "schema": schema}}
 
-    def simpler(self, refusal: Refusal, schema: Mapping[str, object] | None) -> "Dialect | None":
+    def simpler(self, refusal: StatusFault, schema: Mapping[str, object] | None) -> "Dialect | None":
         """Without what the refusal names; None when it names nothing that could be left out."""
         words = refusal.words
         if refusal.status not in STATUSES or TOO_LONG.search(words):
@@ -80,8 +80,8 @@ class Dialect:
             return replace(self, cool=False)
         if schema is not None and self.form and FORMS.search(words):
             # Where strictness was not asked for, asking without it would be the same request.
-            step = 1 if self.form is not Form.STRICT or is_strict(schema) else 2
-            return replace(self, form=Form(self.form - step))
+            step = 1 if self.form is not AnswerFormat.STRICT or is_strict(schema) else 2
+            return replace(self, form=AnswerFormat(self.form - step))
         return None
 
 
@@ -112,7 +112,7 @@ def _names(required: object) -> list[str]:
     return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
 
 
-class Dialects:
+class DialectCache:
     """The one that the endpoint was found to understand."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -125,7 +125,7 @@ class Dialects:
             self._found = Dialect()
         return self._found
 
-    def note(self, dialect: Dialect, refusal: Refusal) -> None:
+    def note(self, dialect: Dialect, refusal: StatusFault) -> None:
         """Unless it is the schema's fault: that would cost all other schemas their form."""
         if dialect.form is not self._found.form and OF_THE_SCHEMA.search(refusal.words):
             return

@@ -41,16 +41,16 @@ class Throttled(Exception):
         self.hint = hint
 
 
-class Unreached(Exception):
+class ConnectFault(Exception):
     """The question never got to the model."""
 
 
-class Unanswered(Exception):
+class ResponseFault(Exception):
     """The server had the question, and broke down over it or fell silent."""
 
 
 @dataclass(slots=True, repr=False)
-class Refusal(Exception):
+class StatusFault(Exception):
     """An answer with another status than 200, or an error in the middle of a stream."""
 
     status: int
@@ -63,20 +63,20 @@ class Refusal(Exception):
         return f"status {self.status}"
 
 
-def refusal(status: int, headers: Mapping[str, str], body: bytes) -> Refusal:
+def refusal(status: int, headers: Mapping[str, str], body: bytes) -> StatusFault:
     text = body.decode(errors="replace")
     try:
         words = _words(json.loads(text))
     except (ValueError, RecursionError):
         words = text
-    return Refusal(status, words.lower(), hinted_wait(headers, text))
+    return StatusFault(status, words.lower(), hinted_wait(headers, text))
 
 
-def refusal_in_stream(error: object) -> Refusal:
+def refusal_in_stream(error: object) -> StatusFault:
     """Some servers answer 200 and report what is wrong as an event."""
     code = error.get("code", error.get("status")) if isinstance(error, Mapping) else None
     status = code if isinstance(code, int) and 400 <= code <= 599 else 500  # noqa: PLR2004 - the span of HTTP's errors
-    return Refusal(status, _words({"error": error}).lower(), hinted_wait({}, json.dumps(error)))
+    return StatusFault(status, _words({"error": error}).lower(), hinted_wait({}, json.dumps(error)))
 
 
 def _words(body: object) -> str:
@@ -93,7 +93,7 @@ def _words(body: object) -> str:
     return " ".join(told)
 
 
-def give_up(refusal: Refusal) -> NoReturn:
+def give_up(refusal: StatusFault) -> NoReturn:
     """Raise what the refusal comes to."""
     status = refusal.status
     if TOO_LONG.search(refusal.words) or status == _TOO_LARGE:
@@ -108,13 +108,13 @@ def give_up(refusal: Refusal) -> NoReturn:
     if status == _TOO_MANY or (status in _AWAY and refusal.wait is not None):
         raise Throttled(f"the language model asks to wait ({refusal})", hint=refusal.wait)
     if status in _AWAY:
-        raise Unreached(f"the language model is away ({refusal})")
+        raise ConnectFault(f"the language model is away ({refusal})")
     if status in _PASSING or status >= _SERVERS:
-        raise Unanswered(f"the language model failed ({refusal})")
+        raise ResponseFault(f"the language model failed ({refusal})")
     raise LlmRejected(f"the language model rejects the request ({refusal}): {_advice(refusal)}")
 
 
-def _advice(refusal: Refusal) -> str:
+def _advice(refusal: StatusFault) -> str:
     if refusal.status in _KEY:
         return "check DAIRA_LLM_API_KEY"
     if refusal.status == _MISSING:

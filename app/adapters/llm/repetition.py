@@ -11,7 +11,7 @@ EVERY = 1_000
 """Characters between two looks: a look takes about 1.5 ms."""
 
 
-class Circles:
+class RepetitionDetector:
     def __init__(self) -> None:
         self._tail = ""
         self._unseen = 0

@@ -11,11 +11,11 @@ from typing import Any
 
 from app.adapters.llm.dialect import instructions
 from app.adapters.llm.failures import refusal_in_stream
-from app.adapters.llm.repetition import Circles
+from app.adapters.llm.repetition import RepetitionDetector
 from app.domain.errors import Unavailable
 from app.domain.llm.token_estimate import PER_TOKEN, at_least, estimate
 from app.domain.text import scrub
-from app.ports.llm import Answer, LlmContextExceeded, LlmRefused, LlmTruncated, Question, Usage
+from app.ports.llm import Answer, LlmContextExceeded, LlmRefused, LlmTruncated, Question, TokenUsage
 
 LONGEST_EVENT = 8 * 1024 * 1024
 """Bytes."""
@@ -29,22 +29,22 @@ TAIL = 5.0
 MOST_TOKENS = 2**31 - 1
 
 
-class Garbled(Exception):
+class ProtocolFault(Exception):
     """No answer of this protocol."""
 
 
-class Reading:
+class AnswerReader:
     def __init__(self, *, max_output_tokens: int) -> None:
         self._left = LONGEST_TOKEN * max_output_tokens
         self._said: list[str] = []
-        self._circles = {"content": Circles(), "thoughts": Circles()}
+        self._circles = {"content": RepetitionDetector(), "thoughts": RepetitionDetector()}
         self.characters = 0
         """Of text and thoughts."""
         self.finish: object = None
         """The `finish_reason`, once there is one."""
         self.refused = False
         self.endless = False
-        self.usage: Usage | None = None
+        self.usage: TokenUsage | None = None
         self.cached = 0
         """Tokens of the input that some servers leave out of it."""
 
@@ -73,9 +73,9 @@ class Reading:
         try:
             found = json.loads(event)
         except (ValueError, RecursionError):
-            raise Garbled from None
+            raise ProtocolFault from None
         if not isinstance(found, dict):
-            raise Garbled
+            raise ProtocolFault
         if error := found.get("error"):
             raise refusal_in_stream(error)
         self._count(found.get("usage"))
@@ -88,7 +88,7 @@ class Reading:
     def _choose(self, choice: dict[str, Any]) -> None:
         told = choice.get("delta") or choice.get("message") or {}
         if not isinstance(told, dict):
-            raise Garbled
+            raise ProtocolFault
         self.refused |= bool(told.get("refusal"))
         self._hear("thoughts", _text(told.get("reasoning_content") or told.get("reasoning")))
         text = _text(told.get("content"))
@@ -108,7 +108,7 @@ class Reading:
         read, written = _tokens(usage.get("prompt_tokens")), _tokens(usage.get("completion_tokens"))
         if read is None or written is None:
             return
-        self.usage = Usage(input_tokens=read, output_tokens=written)
+        self.usage = TokenUsage(input_tokens=read, output_tokens=written)
         details = usage.get("prompt_tokens_details")
         self.cached = (_tokens(details.get("cached_tokens")) or 0) if isinstance(details, Mapping) else 0
 
@@ -123,7 +123,7 @@ def _text(content: object) -> str:
         case list():
             return "".join(_text(part.get("text")) for part in content if isinstance(part, dict))
         case _:
-            raise Garbled
+            raise ProtocolFault
 
 
 def _tokens(count: object) -> int | None:
@@ -148,7 +148,7 @@ async def _events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield b"\n".join(data)
             data = []
         if sum(map(len, data)) > LONGEST_EVENT:
-            raise Garbled
+            raise ProtocolFault
     if data:
         yield b"\n".join(data)
 
@@ -162,7 +162,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield bytes(line.removesuffix(b"\r"))
         rest = last
         if len(rest) > LONGEST_EVENT:
-            raise Garbled
+            raise ProtocolFault
     if rest:
         yield bytes(rest.removesuffix(b"\r"))
 
@@ -187,12 +187,12 @@ def expected(question: Question) -> int:
     return at_least(instructions(question)) + at_least(question.user)
 
 
-def estimated(question: Question, reading: Reading) -> Usage:
+def estimated(question: Question, reading: AnswerReader) -> TokenUsage:
     read = estimate(instructions(question)) + estimate(question.user)
-    return Usage(input_tokens=read, output_tokens=-(-reading.characters // PER_TOKEN))
+    return TokenUsage(input_tokens=read, output_tokens=-(-reading.characters // PER_TOKEN))
 
 
-def verdict(question: Question, reading: Reading) -> Answer:
+def verdict(question: Question, reading: AnswerReader) -> Answer:
     """Raises LlmFault; Unavailable for what never came to its end."""
     usage = reading.usage or estimated(question, reading)
     if reading.endless:
@@ -212,7 +212,7 @@ def verdict(question: Question, reading: Reading) -> Answer:
     return Answer(text=text if question.schema is None else without_bad_escapes(text), usage=usage)
 
 
-def _check_that_all_was_read(question: Question, reading: Reading, usage: Usage) -> None:
+def _check_that_all_was_read(question: Question, reading: AnswerReader, usage: TokenUsage) -> None:
     """Ollama, for one, cuts a question that is too long, and says nothing of it. No tokens at all: it did not count."""
     read, least = usage.input_tokens + reading.cached, expected(question)
     if reading.usage is not None and 0 < read < least and least >= NOT_WORTH_A_LOOK:

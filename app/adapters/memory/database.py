@@ -9,21 +9,21 @@ from uuid import UUID
 
 from app.adapters.memory.documents import MemoryAnswers, MemoryDocuments, MemoryPages, MemorySearch, MemoryUsage
 from app.adapters.memory.jobs import MemoryChanges, MemoryJobs, MemoryWebhooks
-from app.adapters.memory.store import IdempotencyRow, MemoryStore, Session
+from app.adapters.memory.store import IdempotencyRow, MemorySession, MemoryStore
 from app.domain import ids
 from app.domain.errors import Conflict
-from app.domain.idempotency import LIFETIME, Answered
+from app.domain.idempotency import LIFETIME, KeptResponse
 from app.domain.ids import DocumentId, KeyId, TenantId
 from app.domain.keys import ApiKey
 from app.domain.tenants import Limits, Tenant, TenantState
 from app.domain.text import scrub
-from app.ports.database import Keys, TenantRow, Tx
+from app.ports.database import ApiKeys, TenantRow, Tx
 from app.ports.documents import Answers, Documents, Pages, Search
 from app.ports.jobs import Changes, IdempotencyKeys, Jobs, Usage, Webhooks
 
 
 class MemoryTenantRow:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MemorySession) -> None:
         self._session = session
 
     async def add(self) -> bool:
@@ -62,7 +62,7 @@ class MemoryTenantRow:
 
 
 class MemoryKeys:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MemorySession) -> None:
         self._session = session
 
     async def add(self, key: ApiKey) -> None:
@@ -103,10 +103,10 @@ def with_secret(keys: dict[KeyId, ApiKey], secret_sha256: bytes) -> ApiKey | Non
 
 
 class MemoryIdempotencyKeys:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MemorySession) -> None:
         self._session = session
 
-    async def take(self, key: str, fingerprint: bytes) -> Answered | None:
+    async def take(self, key: str, fingerprint: bytes) -> KeptResponse | None:
         # The tenant's only writer: whoever had the key open has come to an end.
         tables = await self._session.writing()
         tables.require_tenant()
@@ -120,7 +120,7 @@ class MemoryIdempotencyKeys:
     async def answer(self, key: str, *, resource_id: UUID, made: bool, document_id: DocumentId | None = None) -> None:
         keys = (await self._session.writing()).idempotency_keys
         row = keys[key]
-        answered = Answered(fingerprint=row.fingerprint, resource_id=resource_id, made=made)
+        answered = KeptResponse(fingerprint=row.fingerprint, resource_id=resource_id, made=made)
         keys[key] = replace(row, answered=answered, document_id=document_id)
 
     async def release(self, key: str) -> None:
@@ -137,7 +137,7 @@ class MemoryIdempotencyKeys:
 class MemoryTx:
     """An open transaction. Each repository is made when it is first asked for: most transactions use two of them."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MemorySession) -> None:
         self._session = session
 
     @cached_property
@@ -145,7 +145,7 @@ class MemoryTx:
         return MemoryTenantRow(self._session)
 
     @cached_property
-    def keys(self) -> Keys:
+    def keys(self) -> ApiKeys:
         return MemoryKeys(self._session)
 
     @cached_property
@@ -192,7 +192,7 @@ class MemoryDatabase:
     @asynccontextmanager
     async def begin(self, tenant_id: TenantId) -> AsyncIterator[Tx]:
         async with AsyncExitStack() as stack:
-            session = Session(self._store, ids.tenant_id(tenant_id), stack)
+            session = MemorySession(self._store, ids.tenant_id(tenant_id), stack)
             try:
                 yield MemoryTx(session)
             finally:

@@ -7,22 +7,22 @@ from copy import deepcopy
 from dataclasses import replace
 from datetime import date, datetime
 
-from app.adapters.memory.store import Session, Tables
-from app.domain.documents import Cursor, Document, DocumentStatus, status
+from app.adapters.memory.store import MemorySession, TenantTables
+from app.domain.documents import Document, DocumentCursor, DocumentStatus, status
 from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId
 from app.domain.jobs import JobState
 from app.domain.leases import Lease
-from app.domain.llm.kept_answers import Kept
+from app.domain.llm.kept_answers import KeptAnswer
 from app.domain.pages import Page
-from app.domain.search import CLOSE, OPEN, Alternative, Found, Hit, Place, Query, Term
+from app.domain.search import CLOSE, OPEN, Alternative, SearchHit, SearchPosition, SearchQuery, SearchResults, Term
 from app.domain.text import scrub, scrub_mapping
-from app.domain.usage import DayUsed, Used, total
+from app.domain.usage import DailyUsage, UsageCounts, total
 from app.domain.warnings import DocumentWarning, WarningCode
 
 
 class MemoryDocuments:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MemorySession) -> None:
         self._session = session
 
     async def add(self, document: Document) -> Document | None:
@@ -46,7 +46,7 @@ class MemoryDocuments:
         self,
         *,
         limit: int,
-        before: Cursor | None = None,
+        before: DocumentCursor | None = None,
         status: DocumentStatus | None = None,
         filename: str | None = None,
         created_after: datetime | None = None,
@@ -94,15 +94,15 @@ class MemoryDocuments:
         return True
 
 
-def _with_bytes(tables: Tables, sha256: str) -> Document | None:
+def _with_bytes(tables: TenantTables, sha256: str) -> Document | None:
     return next((document for document in tables.documents.values() if document.sha256 == sha256), None)
 
 
-def _place(position: Document | Cursor) -> tuple[datetime, DocumentId]:
+def _place(position: Document | DocumentCursor) -> tuple[datetime, DocumentId]:
     return position.created_at, position.id
 
 
-def _status(tables: Tables, document: Document) -> DocumentStatus:
+def _status(tables: TenantTables, document: Document) -> DocumentStatus:
     return status(document, [row.job for row in tables.jobs.values() if row.job.document_id == document.id])
 
 
@@ -130,7 +130,7 @@ def _copied(document: Document | None) -> Document | None:
 
 
 class MemoryPages:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MemorySession) -> None:
         self._session = session
 
     async def replace(
@@ -188,7 +188,7 @@ AROUND = 80
 
 
 class MemorySearch:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MemorySession) -> None:
         self._session = session
 
     async def index(self, document_id: DocumentId, *, only_new: bool = False) -> bool:
@@ -208,8 +208,13 @@ class MemorySearch:
         return sorted(found_id for found_id in found if after is None or found_id > after)[:limit]
 
     async def find(
-        self, query: Query, *, limit: int, after: Place | None = None, document_id: DocumentId | None = None
-    ) -> Found:
+        self,
+        query: SearchQuery,
+        *,
+        limit: int,
+        after: SearchPosition | None = None,
+        document_id: DocumentId | None = None,
+    ) -> SearchResults:
         tables = self._session.reading()
         hits = [
             hit
@@ -220,10 +225,10 @@ class MemorySearch:
         ]
         hits.sort(key=lambda hit: _order(_place_of(hit)))
         rest = [hit for hit in hits if after is None or _order(_place_of(hit)) > _order(after)]
-        return Found(hits=rest[:limit], more=_place_of(rest[limit - 1]) if len(rest) > limit else None)
+        return SearchResults(hits=rest[:limit], more=_place_of(rest[limit - 1]) if len(rest) > limit else None)
 
 
-def _hit(query: Query, page: Page, document_id: DocumentId, filename: str) -> Hit | None:
+def _hit(query: SearchQuery, page: Page, document_id: DocumentId, filename: str) -> SearchHit | None:
     text = unicodedata.normalize("NFKC", page.text).replace(OPEN, " ").replace(CLOSE, " ")
     words = _words(text)
     fitting = [each for each in query.alternatives if _fits(each, words)]
@@ -231,7 +236,7 @@ def _hit(query: Query, page: Page, document_id: DocumentId, filename: str) -> Hi
         return None
     wanted = {word for each in fitting for term in each.terms if not term.excluded for word in _words(term.text)}
     times = sum(word in wanted for word in words)
-    return Hit(
+    return SearchHit(
         document_id=document_id,
         filename=filename,
         page=page.number,
@@ -259,25 +264,25 @@ def _snippet(text: str, wanted: set[str]) -> str:
     return marked[max(0, first - AROUND) : marked.find(CLOSE, first + AROUND) + 1 or None]
 
 
-def _place_of(hit: Hit) -> Place:
-    return Place(rank=hit.rank, document_id=hit.document_id, page=hit.page)
+def _place_of(hit: SearchHit) -> SearchPosition:
+    return SearchPosition(rank=hit.rank, document_id=hit.document_id, page=hit.page)
 
 
-def _order(place: Place) -> tuple[int, int, int]:
+def _order(place: SearchPosition) -> tuple[int, int, int]:
     return -place.rank, -place.document_id.int, place.page
 
 
 class MemoryUsage:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MemorySession) -> None:
         self._session = session
 
-    async def add(self, used: Used) -> None:
+    async def add(self, used: UsageCounts) -> None:
         if used:
             tables = await self._session.writing()
             tables.require_tenant()
-            tables.usage = (*tables.usage, DayUsed(day=self._session.now().date(), used=used))
+            tables.usage = (*tables.usage, DailyUsage(day=self._session.now().date(), used=used))
 
-    async def by_day(self, first: date, last: date) -> Sequence[DayUsed]:
+    async def by_day(self, first: date, last: date) -> Sequence[DailyUsage]:
         return [each for each in _folded(self._session.reading().usage) if first <= each.day <= last]
 
     async def fold(self, *, before: date) -> int:
@@ -288,16 +293,16 @@ class MemoryUsage:
         return len(over) - len(folded)
 
 
-def _folded(rows: Sequence[DayUsed]) -> list[DayUsed]:
+def _folded(rows: Sequence[DailyUsage]) -> list[DailyUsage]:
     days = sorted({each.day for each in rows})
-    return [DayUsed(day=day, used=total(each.used for each in rows if each.day == day)) for day in days]
+    return [DailyUsage(day=day, used=total(each.used for each in rows if each.day == day)) for day in days]
 
 
 class MemoryAnswers:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MemorySession) -> None:
         self._session = session
 
-    async def keep(self, lease: Lease, kept: Kept) -> bool:
+    async def keep(self, lease: Lease, kept: KeptAnswer) -> bool:
         tables = await self._session.writing()
         row = tables.jobs.get(lease.job_id)
         if row is None or row.job.state is not JobState.CLAIMED or row.job.attempts != lease.attempt:
@@ -308,14 +313,14 @@ class MemoryAnswers:
         tables.answers[lease.job_id] = {kept.question: _scrubbed_answer(kept)} | known
         return True
 
-    async def kept(self, job_id: JobId) -> list[Kept]:
+    async def kept(self, job_id: JobId) -> list[KeptAnswer]:
         return list(self._session.reading().answers.get(job_id, {}).values())
 
     async def forget(self, job_id: JobId) -> None:
         (await self._session.writing()).answers.pop(job_id, None)
 
 
-def _scrubbed_answer(kept: Kept) -> Kept:
+def _scrubbed_answer(kept: KeptAnswer) -> KeptAnswer:
     return replace(
         kept,
         text=None if kept.text is None else scrub(kept.text),

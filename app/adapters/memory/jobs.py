@@ -5,13 +5,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from app.adapters.memory import transitions
-from app.adapters.memory.store import JobRow, Session, Tables
-from app.domain.changes import News, Position, Standing, Window
+from app.adapters.memory.store import JobRow, MemorySession, TenantTables
+from app.domain.changes import ChangePage, ChangeWindow, Position, StatePage
 from app.domain.doorbells import NEED_TEXT, Ring
 from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId, WebhookId
 from app.domain.jobs import EQUAL_IS_LIVE, Attempt, Job, JobState, NewJob, Progress
-from app.domain.leases import Settled, Settlement
+from app.domain.leases import SettledAttempt, Settlement
 from app.domain.outcomes import Woken
 from app.domain.text import scrub, scrub_json
 from app.domain.webhooks import KIND, Webhook
@@ -19,7 +19,7 @@ from app.domain.webhooks import KIND as WEBHOOK
 
 
 class MemoryJobs:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MemorySession) -> None:
         self._session = session
 
     async def add(self, job: NewJob) -> Job | None:
@@ -118,7 +118,7 @@ class MemoryJobs:
             jobs[row.job.id] = transitions.woken(row, now=now)
         return [(row.job.kind, Ring(self._session.tenant_id, row.job.id)) for row in waiting]
 
-    async def settle(self, settlement: Settlement) -> Settled | None:
+    async def settle(self, settlement: Settlement) -> SettledAttempt | None:
         tables = await self._session.writing()
         if settlement.lease.tenant_id != self._session.tenant_id:
             return None
@@ -134,7 +134,7 @@ class MemoryJobs:
         jobs[job_id] = replace(row, has_result=True, job=replace(row.job, result=scrub_json(result)))
 
 
-def _is_duplicate(tables: Tables, job: Job) -> bool:
+def _is_duplicate(tables: TenantTables, job: Job) -> bool:
     return job.dedup_key is not None and any(
         not row.job.state.terminal and (row.job.kind, row.job.dedup_key) == (job.kind, job.dedup_key)
         for row in tables.jobs.values()
@@ -142,13 +142,15 @@ def _is_duplicate(tables: Tables, job: Job) -> bool:
 
 
 class MemoryChanges:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MemorySession) -> None:
         self._session = session
 
     async def now(self) -> Position:
         return _position(self._session.reading())
 
-    async def within(self, window: Window, *, of: Collection[JobId] | None = None, limit: int) -> News | None:
+    async def within(
+        self, window: ChangeWindow, *, of: Collection[JobId] | None = None, limit: int
+    ) -> ChangePage | None:
         tables = self._session.reading()
         since, upto = _number(window.since), _number(window.upto or _position(tables))
         if since is None or upto is None or since > tables.commits:
@@ -160,19 +162,19 @@ class MemoryChanges:
         )
         rows = [row for row in found if beyond[1] is None or _place(row) > beyond]
         page, more = rows[:limit], len(rows) > limit
-        rest = Window(since=window.since, upto=Position(str(upto)), after=_place(page[-1])) if more else None
-        return News(upto=Position(str(upto)), jobs=[transitions.copied(row.job) for row in page], rest=rest)
+        rest = ChangeWindow(since=window.since, upto=Position(str(upto)), after=_place(page[-1])) if more else None
+        return ChangePage(upto=Position(str(upto)), jobs=[transitions.copied(row.job) for row in page], rest=rest)
 
     async def standing(
         self, *, upto: Position, of: Collection[JobId] | None = None, after: JobId | None = None, limit: int
-    ) -> Standing:
+    ) -> StatePage:
         seen = _number(upto)
         assert seen is not None
         jobs = (row.job for row in self._session.reading().jobs.values() if row.changed <= seen)
         wanted = (job for job in jobs if (not job.state.terminal if of is None else job.id in of))
         found = sorted((job for job in wanted if after is None or job.id > after), key=lambda job: job.id)
         page = found[:limit]
-        return Standing(
+        return StatePage(
             jobs=[transitions.copied(job) for job in page], rest=page[-1].id if len(found) > limit else None
         )
 
@@ -189,7 +191,7 @@ class MemoryChanges:
         return {identity: jobs[identity].job.state for identity in job_ids if identity in jobs}
 
 
-def _position(tables: Tables) -> Position:
+def _position(tables: TenantTables) -> Position:
     return Position(str(tables.commits))
 
 
@@ -202,7 +204,7 @@ def _place(row: JobRow) -> tuple[int, JobId]:
 
 
 class MemoryWebhooks:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MemorySession) -> None:
         self._session = session
 
     async def add(self, webhook: Webhook) -> None:

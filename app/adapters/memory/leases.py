@@ -9,19 +9,19 @@ from datetime import datetime, timedelta
 from itertools import groupby
 
 from app.adapters.memory import transitions
-from app.adapters.memory.store import JobRow, MemoryStore, Tables
+from app.adapters.memory.store import JobRow, MemoryStore, TenantTables
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
 from app.domain.jobs import Job, JobState
-from app.domain.leases import Beat, Claim, ClaimedJob, ClaimOutcome, Lease, Pulse, Settled, Settlement
+from app.domain.leases import BeatResult, Claim, ClaimedJob, ClaimOutcome, Lease, LeaseBeat, SettledAttempt, Settlement
 from app.domain.tenants import TenantState
 from app.domain.text import scrub_progress
 from app.domain.webhooks import KIND as WEBHOOK
-from app.ports.leases import Backlog, Swept, Wear
+from app.ports.leases import Backlog, CleanupBlockers, SweptJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ClaimTerms:
     """What is the same for all doorbells of one claim."""
 
     worker: str
@@ -36,27 +36,27 @@ class MemoryLeases:
     async def claim(
         self, rings: Sequence[Ring], *, worker: str, lease: timedelta, kinds: frozenset[str]
     ) -> list[Claim]:
-        terms = Terms(worker=worker, lease=lease, kinds=kinds)
+        terms = ClaimTerms(worker=worker, lease=lease, kinds=kinds)
         claims: list[Claim] = []
         for tenant, group in groupby(sorted(set(rings)), key=lambda ring: ring.tenant_id):
             claims += await self._claim_under(tenant, list(group), terms)
         return claims
 
-    async def beat(self, pulses: Sequence[Pulse], *, lease: timedelta) -> list[Beat]:
+    async def beat(self, pulses: Sequence[LeaseBeat], *, lease: timedelta) -> list[BeatResult]:
         beats = []
         for pulse in pulses:
             async with self._store.writing(pulse.lease.tenant_id) as tables:
                 beats.append(_beat(tables, pulse, lease_until=self._store.now() + lease))
         return beats
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled | None]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettledAttempt | None]:
         settled = []
         for settlement in settlements:
             async with self._store.writing(settlement.lease.tenant_id) as tables:
                 settled.append(transitions.settle(tables, settlement, now=self._store.now()))
         return settled
 
-    async def _claim_under(self, tenant: TenantId, rings: list[Ring], terms: Terms) -> list[Claim]:
+    async def _claim_under(self, tenant: TenantId, rings: list[Ring], terms: ClaimTerms) -> list[Claim]:
         # A doorbell's tenant may be made up: it must leave no trace here, not even a lock.
         if self._store.tables(tenant).tenant is None:
             return [Claim(ring=ring, outcome=ClaimOutcome.MISSING_OR_LOCKED) for ring in rings]
@@ -64,7 +64,7 @@ class MemoryLeases:
             return [_claim(tables, ring, terms, now=self._store.now()) for ring in rings]
 
 
-def _claim(tables: Tables, ring: Ring, terms: Terms, *, now: datetime) -> Claim:
+def _claim(tables: TenantTables, ring: Ring, terms: ClaimTerms, *, now: datetime) -> Claim:
     row = tables.jobs.get(ring.job_id)
     if row is None:
         return Claim(ring=ring, outcome=ClaimOutcome.MISSING_OR_LOCKED)
@@ -87,7 +87,7 @@ def _outcome_of(state: JobState) -> ClaimOutcome:
     return ClaimOutcome.TAKEN if state is JobState.CLAIMED else ClaimOutcome(state.value)
 
 
-def _is_suspended(tables: Tables) -> bool:
+def _is_suspended(tables: TenantTables) -> bool:
     return tables.tenant is not None and tables.tenant.state is TenantState.SUSPENDED
 
 
@@ -102,7 +102,7 @@ def _judge(row: JobRow, *, suspended: bool, kinds: frozenset[str], now: datetime
     return ClaimOutcome.CLAIMED if row.job.kind in kinds else ClaimOutcome.UNKNOWN_KIND
 
 
-def _after(row: JobRow, outcome: ClaimOutcome, terms: Terms, *, now: datetime) -> JobRow:
+def _after(row: JobRow, outcome: ClaimOutcome, terms: ClaimTerms, *, now: datetime) -> JobRow:
     match outcome:
         case ClaimOutcome.CLAIMED:
             return transitions.claimed(row, worker=terms.worker, lease=terms.lease, now=now)
@@ -131,13 +131,13 @@ def _handed_out(row: JobRow, *, waited: timedelta, capped: bool) -> ClaimedJob:
     )
 
 
-def _beat(tables: Tables, pulse: Pulse, *, lease_until: datetime) -> Beat:
+def _beat(tables: TenantTables, pulse: LeaseBeat, *, lease_until: datetime) -> BeatResult:
     row = tables.jobs.get(pulse.lease.job_id)
     if row is None or not transitions.holds(row, pulse.lease):
-        return Beat(lease=pulse.lease, held=False, cancel_requested=False)
+        return BeatResult(lease=pulse.lease, held=False, cancel_requested=False)
     job = replace(row.job, lease_until=lease_until, progress=scrub_progress(pulse.progress) or row.job.progress)
     tables.jobs[job.id] = replace(row, job=job)
-    return Beat(lease=pulse.lease, held=True, cancel_requested=job.cancel_requested)
+    return BeatResult(lease=pulse.lease, held=True, cancel_requested=job.cancel_requested)
 
 
 class MemorySweeps:
@@ -155,8 +155,8 @@ class MemorySweeps:
 
     async def sweep(
         self, tenants: Sequence[TenantId], *, limit: int, early: frozenset[str] | None = None
-    ) -> list[Swept]:
-        swept: list[Swept] = []
+    ) -> list[SweptJob]:
+        swept: list[SweptJob] = []
         for tenant in sorted(set(tenants) & set(self._store.registered())):
             async with self._store.writing(tenant) as tables:
                 now = self._store.now()
@@ -179,37 +179,37 @@ class MemorySweeps:
                     jobs[row.job.kind].append((row.job, _is_active(tables)))
         return [_backlog(kind, jobs[kind], now=self._store.now()) for kind in sorted(jobs)]
 
-    async def wear(self) -> Wear:
-        return Wear(dead={}, live={}, oldest_snapshot=timedelta(), oldest_transactions=0)
+    async def wear(self) -> CleanupBlockers:
+        return CleanupBlockers(dead={}, live={}, oldest_snapshot=timedelta(), oldest_transactions=0)
 
-    def _expire(self, tables: Tables, row: JobRow, *, now: datetime) -> list[Swept]:
+    def _expire(self, tables: TenantTables, row: JobRow, *, now: datetime) -> list[SweptJob]:
         after = transitions.expire(tables, row, now=now, jitter=self._jitter())
         due = after.job.state is JobState.QUEUED
         delay = after.job.run_after - now if due else timedelta()
         ring = Ring(row.job.tenant_id, row.job.id)
-        expired = Swept(ring=ring, kind=row.job.kind, expired=True, due=due, delay=delay)
+        expired = SweptJob(ring=ring, kind=row.job.kind, expired=True, due=due, delay=delay)
         told = transitions.announce(tables, after.job, now=now)
-        return [expired, *(Swept(ring=bell, kind=kind, expired=False, due=True) for kind, bell in told)]
+        return [expired, *(SweptJob(ring=bell, kind=kind, expired=False, due=True) for kind, bell in told)]
 
-    def _ring_again(self, tables: Tables, row: JobRow, *, now: datetime) -> Swept:
+    def _ring_again(self, tables: TenantTables, row: JobRow, *, now: datetime) -> SweptJob:
         tables.jobs[row.job.id] = transitions.rung(row, now=now, jitter=self._jitter())
-        return Swept(ring=Ring(row.job.tenant_id, row.job.id), kind=row.job.kind, expired=False, due=True)
+        return SweptJob(ring=Ring(row.job.tenant_id, row.job.id), kind=row.job.kind, expired=False, due=True)
 
 
-def _has_work(tables: Tables, now: datetime, early: frozenset[str] | None) -> bool:
+def _has_work(tables: TenantTables, now: datetime, early: frozenset[str] | None) -> bool:
     return bool(_lost(tables, now) or _unheard(tables, now, early))
 
 
-def _is_active(tables: Tables) -> bool:
+def _is_active(tables: TenantTables) -> bool:
     return tables.tenant is not None and tables.tenant.state is TenantState.ACTIVE
 
 
-def _lost(tables: Tables, now: datetime) -> list[JobRow]:
+def _lost(tables: TenantTables, now: datetime) -> list[JobRow]:
     """Claimed, and the lease is over."""
     return [row for row in tables.jobs.values() if _is_stuck(row.job, now)]
 
 
-def _unheard(tables: Tables, now: datetime, early: frozenset[str] | None) -> list[JobRow]:
+def _unheard(tables: TenantTables, now: datetime, early: frozenset[str] | None) -> list[JobRow]:
     """Due, and the last ring was long enough ago (early: of these kinds, whenever it was); the longest ago first."""
     if not _is_active(tables):
         return []

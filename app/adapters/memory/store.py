@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 
 from app.domain.documents import Document
 from app.domain.errors import NotFound
-from app.domain.idempotency import Answered
+from app.domain.idempotency import KeptResponse
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId, WebhookId
 from app.domain.jobs import Attempt, Job
 from app.domain.keys import ApiKey
-from app.domain.llm.kept_answers import Kept
+from app.domain.llm.kept_answers import KeptAnswer
 from app.domain.pages import Page
 from app.domain.tenants import Tenant
-from app.domain.usage import DayUsed
+from app.domain.usage import DailyUsage
 from app.domain.webhooks import Webhook
 
 
@@ -40,12 +40,12 @@ class JobRow:
 class IdempotencyRow:
     fingerprint: bytes
     expires_at: datetime
-    answered: Answered | None = None
+    answered: KeptResponse | None = None
     document_id: DocumentId | None = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Tables:
+class TenantTables:
     """One tenant's rows. Rows are never changed, only replaced, so a shallow copy is a snapshot."""
 
     tenant: Tenant | None = None
@@ -55,16 +55,16 @@ class Tables:
     indexed: dict[DocumentId, tuple[Page, ...]] = field(default_factory=dict)
     """The pages as they were when they were indexed."""
     drafts: dict[JobId, dict[int, Page]] = field(default_factory=dict)
-    answers: dict[JobId, dict[str, Kept]] = field(default_factory=dict)
+    answers: dict[JobId, dict[str, KeptAnswer]] = field(default_factory=dict)
     jobs: dict[JobId, JobRow] = field(default_factory=dict)
     attempts: dict[JobId, tuple[Attempt, ...]] = field(default_factory=dict)
     commits: int = 0
     webhooks: dict[WebhookId, Webhook] = field(default_factory=dict)
     idempotency_keys: dict[str, IdempotencyRow] = field(default_factory=dict)
-    usage: tuple[DayUsed, ...] = ()
+    usage: tuple[DailyUsage, ...] = ()
 
-    def copy(self) -> "Tables":
-        return Tables(
+    def copy(self) -> "TenantTables":
+        return TenantTables(
             tenant=self.tenant,
             keys=dict(self.keys),
             documents=dict(self.documents),
@@ -80,7 +80,7 @@ class Tables:
             usage=self.usage,
         )
 
-    def commit_after(self, before: "Tables") -> None:
+    def commit_after(self, before: "TenantTables") -> None:
         """Number the commit, and with it the jobs that it gave another state."""
         self.commits = before.commits + 1
         for identity, row in self.jobs.items():
@@ -128,18 +128,18 @@ def utc_now() -> datetime:
 class MemoryStore:
     def __init__(self, clock: Callable[[], datetime] = utc_now) -> None:
         self.now = clock
-        self._tables: dict[TenantId, Tables] = {}
+        self._tables: dict[TenantId, TenantTables] = {}
         self._locks: dict[TenantId, threading.Lock] = {}
 
-    def tables(self, tenant: TenantId) -> Tables:
+    def tables(self, tenant: TenantId) -> TenantTables:
         """What is committed, to be read only."""
-        return self._tables.get(tenant) or Tables()
+        return self._tables.get(tenant) or TenantTables()
 
     def registered(self) -> list[TenantId]:
         return sorted(self._tables)
 
     @asynccontextmanager
-    async def writing(self, tenant: TenantId) -> AsyncIterator[Tables]:
+    async def writing(self, tenant: TenantId) -> AsyncIterator[TenantTables]:
         """A copy for the only writer of the tenant; it replaces what is committed unless an exception comes first."""
         async with _held(self._locks.setdefault(tenant, threading.Lock())):
             before = self.tables(tenant)
@@ -163,7 +163,7 @@ async def _held(lock: threading.Lock) -> AsyncIterator[None]:
         lock.release()
 
 
-class Session:
+class MemorySession:
     """One transaction: reads what is committed until its first write, and from then on its own copy.
 
     Like read committed with a lock for writers: a reader never waits, and never sees what is not committed.
@@ -174,14 +174,14 @@ class Session:
         self.now = store.now
         self._store = store
         self._stack = stack
-        self._copy: Tables | None = None
+        self._copy: TenantTables | None = None
         self._closed = False
 
-    def reading(self) -> Tables:
+    def reading(self) -> TenantTables:
         self._check_open()
         return self._copy or self._store.tables(self.tenant_id)
 
-    async def writing(self) -> Tables:
+    async def writing(self) -> TenantTables:
         self._check_open()
         if self._copy is None:
             self._copy = await self._stack.enter_async_context(self._store.writing(self.tenant_id))

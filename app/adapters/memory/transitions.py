@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from app.adapters.memory.store import JobRow, Tables
+from app.adapters.memory.store import JobRow, TenantTables
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
 from app.domain.jobs import (
@@ -23,7 +23,7 @@ from app.domain.jobs import (
     JobState,
     NewJob,
 )
-from app.domain.leases import Lease, Settled, Settlement
+from app.domain.leases import Lease, SettledAttempt, Settlement
 from app.domain.text import scrub, scrub_error, scrub_mapping, scrub_progress
 from app.domain.webhooks import KIND as WEBHOOK
 from app.domain.webhooks import SILENT, announcement
@@ -82,7 +82,7 @@ def claimed(row: JobRow, *, worker: str, lease: timedelta, now: datetime) -> Job
     return replace(row, job=job, rings=0)
 
 
-def room(tables: Tables, *, now: datetime) -> float:
+def room(tables: TenantTables, *, now: datetime) -> float:
     """How many jobs the tenant may begin: infinite without a cap."""
     cap = None if tables.tenant is None else tables.tenant.limits.max_running
     if cap is None:
@@ -129,7 +129,7 @@ def holds(row: JobRow | None, lease: Lease) -> bool:
     return row is not None and row.job.state is JobState.CLAIMED and row.job.attempts == lease.attempt
 
 
-def settle(tables: Tables, settlement: Settlement, *, now: datetime) -> Settled | None:
+def settle(tables: TenantTables, settlement: Settlement, *, now: datetime) -> SettledAttempt | None:
     """End an attempt; None where the lease is lost and nothing was written."""
     lease = settlement.lease
     row = tables.jobs.get(lease.job_id)
@@ -138,10 +138,10 @@ def settle(tables: Tables, settlement: Settlement, *, now: datetime) -> Settled 
     tables.jobs[lease.job_id] = after = _settled(row, settlement, now=now)
     outcome = AttemptOutcome.CANCELLED if after.job.state is JobState.CANCELLED else settlement.outcome
     note_attempt(tables, row.job, outcome=outcome, error=settlement.error, now=now)
-    return Settled(bells=announce(tables, after.job, now=now))
+    return SettledAttempt(bells=announce(tables, after.job, now=now))
 
 
-def announce(tables: Tables, job: Job, *, now: datetime) -> list[tuple[str, Ring]]:
+def announce(tables: TenantTables, job: Job, *, now: datetime) -> list[tuple[str, Ring]]:
     """If the job has just ended, a delivery for each webhook that asks for it: to be rung for after the commit."""
     if not job.state.terminal or job.kind in SILENT:
         return []
@@ -151,7 +151,7 @@ def announce(tables: Tables, job: Job, *, now: datetime) -> list[tuple[str, Ring
     return [(WEBHOOK, Ring(job.tenant_id, row.job.id)) for row in deliveries]
 
 
-def expire(tables: Tables, row: JobRow, *, now: datetime, jitter: float) -> JobRow:
+def expire(tables: TenantTables, row: JobRow, *, now: datetime, jitter: float) -> JobRow:
     """End an attempt whose lease ran out; `jitter` is in 0..1."""
     tables.jobs[row.job.id] = after = _expired(row, now=now, jitter=jitter)
     note_attempt(tables, row.job, outcome=AttemptOutcome.EXPIRED, error=WORKER_LOST, now=now)
@@ -164,7 +164,9 @@ def rung(row: JobRow, *, now: datetime, jitter: float) -> JobRow:
     return replace(row, ring_after=now + interval * (1 + JITTER * jitter), rings=row.rings + 1)
 
 
-def note_attempt(tables: Tables, job: Job, *, outcome: AttemptOutcome, error: JobError | None, now: datetime) -> None:
+def note_attempt(
+    tables: TenantTables, job: Job, *, outcome: AttemptOutcome, error: JobError | None, now: datetime
+) -> None:
     """Add to the history; `job` is the row as it was claimed."""
     assert job.claimed_by is not None
     assert job.started_at is not None

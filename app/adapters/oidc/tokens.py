@@ -9,7 +9,7 @@ from app.adapters.oidc.issuer import Issuer
 from app.domain import ids
 from app.domain.errors import Invalid, Unauthorized
 from app.domain.keys import NOT_VALID, Scope
-from app.ports.tokens import Vouched
+from app.ports.tokens import VerifiedToken
 
 LONGEST = 8_192
 """Characters: real ones have a thousand or two."""
@@ -20,7 +20,7 @@ LEEWAY = 30.0
 NAME_LENGTH = 200
 
 
-class OidcTokens:
+class OidcTokenVerifier:
     def __init__(self, issuer: Issuer, *, url: str, audience: str, tenant_claim: str, scope_claim: str) -> None:
         self._issuer = issuer
         self._url = url
@@ -28,7 +28,7 @@ class OidcTokens:
         self._tenant_claim = tenant_claim
         self._scope_claim = scope_claim
 
-    async def read(self, token: str) -> Vouched:
+    async def read(self, token: str) -> VerifiedToken:
         try:
             return self._vouched(await self._claims(token))
         except (jwt.PyJWTError, Invalid, ValueError, TypeError, RecursionError):
@@ -55,11 +55,11 @@ class OidcTokens:
         )
         return claims
 
-    def _vouched(self, claims: Mapping[str, Any]) -> Vouched:
+    def _vouched(self, claims: Mapping[str, Any]) -> VerifiedToken:
         tenant = claims.get(self._tenant_claim)
         if not isinstance(tenant, str):
             raise TypeError
-        return Vouched(
+        return VerifiedToken(
             tenant_id=ids.tenant_id(tenant),
             name=str(claims.get("sub", "token"))[:NAME_LENGTH],
             scopes=_scopes(claims.get(self._scope_claim)),

@@ -3,20 +3,20 @@
 from sqlalchemy import ColumnElement, and_, delete, select
 from sqlalchemy.dialects.postgresql import insert
 
-from app.adapters.postgres.clamped import Clamped, holds
+from app.adapters.postgres.clamped import ClampedConnection, holds
 from app.adapters.postgres.tables import answers
 from app.adapters.postgres.usage import PostgresUsage
 from app.domain.ids import JobId
 from app.domain.leases import Lease
-from app.domain.llm.kept_answers import Kept
+from app.domain.llm.kept_answers import KeptAnswer
 
 
 class PostgresAnswers:
-    def __init__(self, clamped: Clamped) -> None:
+    def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
 
-    async def keep(self, lease: Lease, kept: Kept) -> bool:
+    async def keep(self, lease: Lease, kept: KeptAnswer) -> bool:
         if not await holds(self._clamped, lease):
             return False
         statement = insert(answers).values(
@@ -33,10 +33,10 @@ class PostgresAnswers:
             await PostgresUsage(self._clamped).add(kept.used)
         return True
 
-    async def kept(self, job_id: JobId) -> list[Kept]:
+    async def kept(self, job_id: JobId) -> list[KeptAnswer]:
         rows = await self._clamped.execute(select(answers).where(self._of(job_id)))
         return [
-            Kept(
+            KeptAnswer(
                 question=row.question,
                 text=row.text,
                 fault=row.fault,

@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from asyncpg import Record
 
-from app.adapters.postgres.clamped import Clamped
+from app.adapters.postgres.clamped import ClampedConnection
 from app.adapters.postgres.jobs import job_of, select_jobs
 from app.adapters.postgres.tables import jobs
-from app.domain.changes import News, Position, Standing, Window
+from app.domain.changes import ChangePage, ChangeWindow, Position, StatePage
 from app.domain.ids import JobId
 from app.domain.jobs import Job, JobState, Progress
 
@@ -72,7 +72,7 @@ STATES = "select x.id, x.state from daira.jobs x where x.tenant_id = $1 and x.id
 
 
 class PostgresChanges:
-    def __init__(self, clamped: Clamped) -> None:
+    def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
 
@@ -80,7 +80,9 @@ class PostgresChanges:
         (row,) = await self._clamped.call(NOW)
         return position_of(row["now"])
 
-    async def within(self, window: Window, *, of: Collection[JobId] | None = None, limit: int) -> News | None:
+    async def within(
+        self, window: ChangeWindow, *, of: Collection[JobId] | None = None, limit: int
+    ) -> ChangePage | None:
         since, upto = snapshot_of(window.since), window.upto and snapshot_of(window.upto)
         if since is None:
             return None
@@ -96,19 +98,21 @@ class PostgresChanges:
         rest = None
         if len(changed) == limit:
             last = changed[-1]
-            rest = Window(since=window.since, upto=position_of(reached), after=(last["changed"], JobId(last["id"])))
-        return News(upto=position_of(reached), jobs=await self._as_they_were(changed), rest=rest)
+            rest = ChangeWindow(
+                since=window.since, upto=position_of(reached), after=(last["changed"], JobId(last["id"]))
+            )
+        return ChangePage(upto=position_of(reached), jobs=await self._as_they_were(changed), rest=rest)
 
     async def standing(
         self, *, upto: Position, of: Collection[JobId] | None = None, after: JobId | None = None, limit: int
-    ) -> Standing:
+    ) -> StatePage:
         arguments = (self._tenant_id, snapshot_of(upto), after, limit)
         if of is None:
             rows = await self._clamped.call(LIVE, *arguments)
         else:
             rows = await self._clamped.call(NAMED, *arguments, list(of))
         rest = JobId(rows[-1]["id"]) if len(rows) == limit else None
-        return Standing(jobs=await self._as_they_were(rows), rest=rest)
+        return StatePage(jobs=await self._as_they_were(rows), rest=rest)
 
     async def running(self, *, of: Collection[JobId] | None = None) -> Mapping[JobId, Progress]:
         rows = await self._clamped.call(RUNNING, self._tenant_id, None if of is None else list(of))

@@ -17,7 +17,7 @@ from app.domain.jobs import EQUAL_IS_LIVE, JobState
 from app.domain.leases import Lease
 
 
-class Clamped:
+class ClampedConnection:
     def __init__(self, connection: AsyncConnection, tenant_id: TenantId) -> None:
         self._connection: AsyncConnection | None = connection
         self.tenant_id = tenant_id
@@ -44,7 +44,7 @@ class Clamped:
         return self._connection
 
 
-async def holds(clamped: Clamped, lease: Lease) -> bool:
+async def holds(clamped: ClampedConnection, lease: Lease) -> bool:
     """Locks the job's row: whoever ends the attempt comes before this, and is seen, or after the transaction."""
     fence = and_(
         jobs.c.tenant_id == clamped.tenant_id,

@@ -9,9 +9,9 @@ from sqlalchemy import text
 
 from app.adapters.postgres.answers import PostgresAnswers
 from app.adapters.postgres.changes import PostgresChanges
-from app.adapters.postgres.clamped import Clamped
+from app.adapters.postgres.clamped import ClampedConnection
 from app.adapters.postgres.documents import PostgresDocuments
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.adapters.postgres.idempotency_keys import PostgresIdempotencyKeys
 from app.adapters.postgres.jobs import PostgresJobs
 from app.adapters.postgres.pages import PostgresPages
@@ -33,7 +33,7 @@ PRESENTED = "select * from daira.presented_key($1, $2)"
 class PostgresTx:
     """An open transaction. Each repository is made when it is first asked for: most transactions use two of them."""
 
-    def __init__(self, clamped: Clamped) -> None:
+    def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
 
     @cached_property
@@ -82,7 +82,7 @@ class PostgresTx:
 
 
 class PostgresDatabase:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: PostgresEngine) -> None:
         self._engine = engine
 
     @asynccontextmanager
@@ -90,7 +90,7 @@ class PostgresDatabase:
         tenant_id = ids.tenant_id(tenant_id)
         async with self._engine.begin() as connection:
             await connection.execute(CLAMP, {"tenant": tenant_id})
-            clamped = Clamped(connection, tenant_id)
+            clamped = ClampedConnection(connection, tenant_id)
             try:
                 yield PostgresTx(clamped)
             finally:

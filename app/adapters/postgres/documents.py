@@ -7,9 +7,9 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
-from app.adapters.postgres.clamped import Clamped, known_faults
+from app.adapters.postgres.clamped import ClampedConnection, known_faults
 from app.adapters.postgres.tables import documents, jobs
-from app.domain.documents import Cursor, Document, DocumentStatus
+from app.domain.documents import Document, DocumentCursor, DocumentStatus
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobState
 from app.domain.warnings import DocumentWarning, WarningCode
@@ -20,7 +20,7 @@ GET = select(documents).where(documents.c.tenant_id == bindparam("tenant"), docu
 
 
 class PostgresDocuments:
-    def __init__(self, clamped: Clamped) -> None:
+    def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
 
@@ -56,7 +56,7 @@ class PostgresDocuments:
         self,
         *,
         limit: int,
-        before: Cursor | None = None,
+        before: DocumentCursor | None = None,
         status: DocumentStatus | None = None,
         filename: str | None = None,
         created_after: datetime | None = None,

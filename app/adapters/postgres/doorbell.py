@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import asyncpg
 
-from app.adapters.postgres.engine import Engine, listen, reachable
+from app.adapters.postgres.engine import PostgresEngine, listen, postgres_reachable
 from app.domain.doorbells import Ring
 from app.domain.errors import Invalid, Unavailable
 from app.domain.ids import tenant_id
@@ -30,7 +30,7 @@ PING_EVERY, PING_TIMEOUT = 10, 3
 class PostgresDoorbell:
     """Listens on a connection of its own, `listen_url`: a pooler in transaction mode can't carry LISTEN."""
 
-    def __init__(self, engine: Engine, *, lane: str, listen_url: str, dropped: Callable[[int], object]) -> None:
+    def __init__(self, engine: PostgresEngine, *, lane: str, listen_url: str, dropped: Callable[[int], object]) -> None:
         """`dropped` is told how many rows were no doorbells: the table is open to whoever may write to it."""
         self._dropped = dropped
         self._engine = engine
@@ -125,5 +125,5 @@ async def _until_lost(connection: asyncpg.Connection) -> None:
             async with asyncio.timeout(PING_EVERY):
                 await closed.wait()
         if not closed.is_set():
-            with reachable():
+            with postgres_reachable():
                 await connection.execute("select 1", timeout=PING_TIMEOUT)

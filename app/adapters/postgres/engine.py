@@ -69,7 +69,7 @@ UNPREPARED = {
 }
 
 
-class Engine:
+class PostgresEngine:
     """Connections of one purpose (web, claims, handlers…), so that none can starve another."""
 
     def __init__(self, url: str, *, pool_size: int, name: str, pooled: bool = False) -> None:
@@ -96,13 +96,13 @@ class Engine:
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that leaving commits. Only `Database.begin` and what tries the wall ask for one."""
-        with reachable():
+        with postgres_reachable():
             async with self._engine.connect() as connection, connection.begin():
                 yield connection
 
     async def call(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
         """One statement, one round trip, one commit: the functions of the hot path and the doorbells."""
-        with reachable():
+        with postgres_reachable():
             # Of the pool alone: what SQLAlchemy knows of statements and transactions takes longer than most of these.
             lent = await self._engine.raw_connection()
             try:
@@ -127,9 +127,9 @@ class Engine:
         await self._engine.dispose()
 
 
-async def once(url: str, act: Callable[[Engine], Awaitable[T]], *, name: str, pooled: bool = False) -> T:
+async def once(url: str, act: Callable[[PostgresEngine], Awaitable[T]], *, name: str, pooled: bool = False) -> T:
     """For commands and checks, which come and go: an engine without a pool, closed afterwards."""
-    engine = Engine(url, pool_size=0, name=name, pooled=pooled)
+    engine = PostgresEngine(url, pool_size=0, name=name, pooled=pooled)
     try:
         return await act(engine)
     finally:
@@ -138,7 +138,7 @@ async def once(url: str, act: Callable[[Engine], Awaitable[T]], *, name: str, po
 
 async def listen(url: str, channel: str, heard: asyncio.Event) -> asyncpg.Connection:
     """A connection of its own that sets `heard` at each notification. The caller closes it."""
-    with reachable():
+    with postgres_reachable():
         connection = await asyncpg.connect(
             _plain_url(url), timeout=10, server_settings={"application_name": "daira-listen"}
         )
@@ -152,7 +152,7 @@ async def administer(
 ) -> AsyncIterator[asyncpg.Connection]:
     """A connection for `daira db init` and for tests: statements commit one by one."""
     options = ({"database": database} if database else {}) | ({} if prepared else {"statement_cache_size": 0})
-    with reachable():
+    with postgres_reachable():
         connection = await asyncpg.connect(_plain_url(url), timeout=10, **options)
     try:
         yield connection
@@ -165,7 +165,7 @@ async def is_shared(url: str) -> bool:
 
     On a busy pooler they may get different ones: True is certain, False is not.
     """
-    with reachable():
+    with postgres_reachable():
         async with administer(url, prepared=False) as one, administer(url, prepared=False) as other:
             return await _session(one) == await _session(other)
 
@@ -175,7 +175,7 @@ async def _session(client: asyncpg.Connection) -> int:
         return int(await client.fetchval("select pg_backend_pid()"))
 
 
-class reachable:  # noqa: N801 - reads as a statement: with reachable()
+class postgres_reachable:  # noqa: N801 - reads as a statement: with reachable()
     """Turns every way of not reaching the server into Unavailable."""
 
     def __enter__(self) -> Self:

@@ -10,10 +10,10 @@ from sqlalchemy import ColumnElement, and_, delete, func, literal, select, text,
 from sqlalchemy.dialects.postgresql import INTERVAL, insert
 from sqlalchemy.exc import DBAPIError
 
-from app.adapters.postgres.clamped import Clamped, known_faults
+from app.adapters.postgres.clamped import ClampedConnection, known_faults
 from app.adapters.postgres.tables import idempotency_keys
 from app.domain.errors import Conflict
-from app.domain.idempotency import LIFETIME, Answered
+from app.domain.idempotency import LIFETIME, KeptResponse
 from app.domain.ids import DocumentId
 
 WAIT_BRIEFLY = text("set local lock_timeout = '5s'")
@@ -23,11 +23,11 @@ WAIT_AS_BEFORE = text("set local lock_timeout to default")
 
 
 class PostgresIdempotencyKeys:
-    def __init__(self, clamped: Clamped) -> None:
+    def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
 
-    async def take(self, key: str, fingerprint: bytes) -> Answered | None:
+    async def take(self, key: str, fingerprint: bytes) -> KeptResponse | None:
         values = {"tenant_id": self._tenant_id, "key": key, "fingerprint": fingerprint}
         statement = (
             insert(idempotency_keys)
@@ -60,13 +60,13 @@ class PostgresIdempotencyKeys:
         statement = delete(idempotency_keys).where(mine, c.key.in_(expired.with_for_update(skip_locked=True)))
         return (await self._clamped.execute(statement)).rowcount
 
-    async def _answered(self, key: str) -> Answered | None:
+    async def _answered(self, key: str) -> KeptResponse | None:
         c = idempotency_keys.c
         await self._clamped.execute(delete(idempotency_keys).where(self._own(key), c.expires_at <= func.now()))
         row = (await self._clamped.execute(select(idempotency_keys).where(self._own(key)))).one_or_none()
         if row is None:
             return None
-        return Answered(fingerprint=row.fingerprint, resource_id=row.resource_id, made=row.made)
+        return KeptResponse(fingerprint=row.fingerprint, resource_id=row.resource_id, made=row.made)
 
     @asynccontextmanager
     async def _patiently(self) -> AsyncIterator[None]:

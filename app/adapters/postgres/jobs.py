@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import INTERVAL, insert
 
-from app.adapters.postgres.clamped import Clamped, known_faults
+from app.adapters.postgres.clamped import ClampedConnection, known_faults
 from app.adapters.postgres.leases import SETTLE, delivery_bells, settle_arguments
 from app.adapters.postgres.tables import answers, job_attempts, jobs, results
 from app.domain.doorbells import NEED_TEXT, Ring
@@ -38,7 +38,7 @@ from app.domain.jobs import (
     NewJob,
     Progress,
 )
-from app.domain.leases import Settled, Settlement
+from app.domain.leases import SettledAttempt, Settlement
 from app.domain.outcomes import Woken
 from app.domain.text import scrub_json
 from app.domain.webhooks import KIND as WEBHOOK
@@ -124,7 +124,7 @@ LIVE_JOBS = "select daira.live_jobs($1, $2) as count"
 
 
 class PostgresJobs:
-    def __init__(self, clamped: Clamped) -> None:
+    def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
 
@@ -277,12 +277,12 @@ class PostgresJobs:
         )
         return [(row.kind, Ring(self._tenant_id, row.id)) for row in await self._clamped.execute(statement)]
 
-    async def settle(self, settlement: Settlement) -> Settled | None:
+    async def settle(self, settlement: Settlement) -> SettledAttempt | None:
         # The function would follow the lease to its own tenant, out of this transaction's clamp.
         if settlement.lease.tenant_id != self._tenant_id:
             return None
         (row,) = await self._clamped.call(SETTLE, *settle_arguments([settlement]))
-        return Settled(bells=delivery_bells(row)) if row["held"] else None
+        return SettledAttempt(bells=delivery_bells(row)) if row["held"] else None
 
     async def save_result(self, job_id: JobId, result: object) -> None:
         statement = (

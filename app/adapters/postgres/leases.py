@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import asyncpg
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import JobError, Progress
-from app.domain.leases import Beat, Claim, ClaimedJob, ClaimOutcome, Lease, Pulse, Settled, Settlement
+from app.domain.leases import BeatResult, Claim, ClaimedJob, ClaimOutcome, Lease, LeaseBeat, SettledAttempt, Settlement
 from app.domain.outcomes import Woken
 from app.domain.text import scrub_error, scrub_progress
 from app.domain.webhooks import KIND as WEBHOOK
@@ -22,7 +22,7 @@ SETTLE = "select * from daira.settle($1, $2, $3, $4, $5, $6::text[]::jsonb[], $7
 
 
 class PostgresLeases:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: PostgresEngine) -> None:
         self._engine = engine
 
     async def claim(
@@ -32,19 +32,19 @@ class PostgresLeases:
         jobs = [ring.job_id for ring in rings]
         return [_claim(row) for row in await self._engine.call(CLAIM, tenants, jobs, worker, lease, sorted(kinds))]
 
-    async def beat(self, pulses: Sequence[Pulse], *, lease: timedelta) -> list[Beat]:
+    async def beat(self, pulses: Sequence[LeaseBeat], *, lease: timedelta) -> list[BeatResult]:
         progress = [_progress(pulse.progress) for pulse in pulses]
         rows = await self._engine.call(BEAT, *_fences([pulse.lease for pulse in pulses]), progress, lease)
         return [
-            Beat(lease=_lease(row, "attempt"), held=row["held"], cancel_requested=row["cancel_requested"])
+            BeatResult(lease=_lease(row, "attempt"), held=row["held"], cancel_requested=row["cancel_requested"])
             for row in rows
         ]
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled | None]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettledAttempt | None]:
         # Of two for one lease the first counts: it ends the lease.
         first = {settlement.lease: settlement for settlement in reversed(settlements)}
         rows = await self._engine.call(SETTLE, *settle_arguments(list(first.values())))
-        settled = {_lease(row, "attempt"): Settled(bells=delivery_bells(row)) for row in rows if row["held"]}
+        settled = {_lease(row, "attempt"): SettledAttempt(bells=delivery_bells(row)) for row in rows if row["held"]}
         return [settled.get(s.lease) if s is first[s.lease] else None for s in settlements]
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.util import await_only
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.domain.errors import Conflict
 
 CHECKOUT, INSTALLED = Path(__file__).parents[3], Path(__file__).parent / "schema"
@@ -38,7 +38,7 @@ async def migrate(owner_url: str) -> str:
     Raises Conflict for a superuser's URL: one sees through row-level security, and so hides migrations that fail it;
     and where a transaction as long as that of a dump has the tables.
     """
-    engine = Engine(owner_url, pool_size=0, name="migrate")
+    engine = PostgresEngine(owner_url, pool_size=0, name="migrate")
     try:
         async with engine.begin() as connection:
             if (await connection.execute(ROLE)).scalar_one():
@@ -58,7 +58,7 @@ def head() -> str:
     return revision
 
 
-async def current(engine: Engine) -> str | None:
+async def current(engine: PostgresEngine) -> str | None:
     """The revision of the schema; None when it was never migrated."""
     rows = await engine.call("select to_regclass('daira.alembic_version') is not null as there")
     if not rows[0]["there"]:

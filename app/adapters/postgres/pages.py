@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Row, and_, delete, func, select
 
-from app.adapters.postgres.clamped import Clamped, holds, known_faults
+from app.adapters.postgres.clamped import ClampedConnection, holds, known_faults
 from app.adapters.postgres.tables import drafts, pages
 from app.domain.ids import DocumentId, JobId
 from app.domain.leases import Lease
@@ -40,7 +40,7 @@ WORDS_AT_ONCE = 5_000
 
 
 class PostgresPages:
-    def __init__(self, clamped: Clamped) -> None:
+    def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
-from app.ports.leases import Backlog, Swept, Wear
+from app.ports.leases import Backlog, CleanupBlockers, SweptJob
 
 # Of others' sessions a login without pg_read_all_stats sees neither snapshot nor age; that their transactions run, it
 # sees by its own snapshot.
@@ -25,7 +25,7 @@ where t.schemaname = 'daira' and t.relname in ('jobs', 'doorbells')
 
 
 class PostgresSweeps:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: PostgresEngine) -> None:
         self._engine = engine
 
     async def tenants_with_due_work(self, *, limit: int, early: frozenset[str] | None = None) -> list[TenantId]:
@@ -38,10 +38,10 @@ class PostgresSweeps:
 
     async def sweep(
         self, tenants: Sequence[TenantId], *, limit: int, early: frozenset[str] | None = None
-    ) -> list[Swept]:
+    ) -> list[SweptJob]:
         rows = await self._engine.call("select * from daira.sweep($1, $2, $3)", list(tenants), limit, _kinds(early))
         return [
-            Swept(
+            SweptJob(
                 ring=Ring(row["tenant_id"], row["job_id"]),
                 kind=row["kind"],
                 expired=row["expired"],
@@ -54,10 +54,10 @@ class PostgresSweeps:
     async def backlog(self) -> list[Backlog]:
         return [Backlog(**row) for row in await self._engine.call("select * from daira.backlog()")]
 
-    async def wear(self) -> Wear:
+    async def wear(self) -> CleanupBlockers:
         ((oldest_snapshot, oldest_transactions),) = await self._engine.call(WEAR)
         tables = await self._engine.call(ROWS)
-        return Wear(
+        return CleanupBlockers(
             dead={row["name"]: row["dead"] for row in tables},
             live={row["name"]: row["live"] for row in tables},
             oldest_snapshot=oldest_snapshot,

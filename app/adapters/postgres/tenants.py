@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Row, delete, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
-from app.adapters.postgres.clamped import Clamped, known_faults
+from app.adapters.postgres.clamped import ClampedConnection, known_faults
 from app.adapters.postgres.tables import api_keys, doorbells, jobs, tenants
 from app.domain.ids import KeyId
 from app.domain.keys import ApiKey, Scope
@@ -14,7 +14,7 @@ from app.domain.tenants import Limits, Tenant, TenantState
 
 
 class PostgresTenant:
-    def __init__(self, clamped: Clamped) -> None:
+    def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
 
@@ -76,7 +76,7 @@ def _tenant(row: Row[tuple[object, ...]] | None) -> Tenant | None:
 
 
 class PostgresKeys:
-    def __init__(self, clamped: Clamped) -> None:
+    def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
 

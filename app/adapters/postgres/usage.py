@@ -6,10 +6,10 @@ from datetime import date
 
 from sqlalchemy import func, insert, select
 
-from app.adapters.postgres.clamped import Clamped, known_faults
+from app.adapters.postgres.clamped import ClampedConnection, known_faults
 from app.adapters.postgres.tables import usage
 from app.domain.ids import uuid7
-from app.domain.usage import NOTHING, DayUsed, Used
+from app.domain.usage import NOTHING, DailyUsage, UsageCounts
 
 COUNTED = tuple(asdict(NOTHING))
 
@@ -31,23 +31,24 @@ select (select count(*) from gone) - (select count(*) from kept) as folded
 
 
 class PostgresUsage:
-    def __init__(self, clamped: Clamped) -> None:
+    def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
 
-    async def add(self, used: Used) -> None:
+    async def add(self, used: UsageCounts) -> None:
         if used:
             with known_faults():
                 row = {"tenant_id": self._tenant_id, "id": uuid7(), **asdict(used)}
                 await self._clamped.execute(ADD, row)
 
-    async def by_day(self, first: date, last: date) -> Sequence[DayUsed]:
+    async def by_day(self, first: date, last: date) -> Sequence[DailyUsage]:
         c = usage.c
         sums = [func.sum(c[name]).label(name) for name in COUNTED]
         wanted = select(c.day, *sums).where(c.tenant_id == self._tenant_id, c.day.between(first, last))
         rows = await self._clamped.execute(wanted.group_by(c.day).order_by(c.day))
         return [
-            DayUsed(day=row.day, used=Used(**{name: int(row[name]) for name in COUNTED})) for row in rows.mappings()
+            DailyUsage(day=row.day, used=UsageCounts(**{name: int(row[name]) for name in COUNTED}))
+            for row in rows.mappings()
         ]
 
     async def fold(self, *, before: date) -> int:

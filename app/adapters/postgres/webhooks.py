@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, Row, and_, case, delete, func, insert, literal, null, select, update
 from sqlalchemy.dialects.postgresql import INTERVAL
 
-from app.adapters.postgres.clamped import Clamped, known_faults
+from app.adapters.postgres.clamped import ClampedConnection, known_faults
 from app.adapters.postgres.jobs import PostgresJobs
 from app.adapters.postgres.tables import jobs, webhooks
 from app.domain.ids import JobId, WebhookId
@@ -18,7 +18,7 @@ HEALTHY_AT_MOST_EVERY = timedelta(minutes=1)
 
 
 class PostgresWebhooks:
-    def __init__(self, clamped: Clamped) -> None:
+    def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
 

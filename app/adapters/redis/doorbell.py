@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from app.adapters.redis.connection import connect, reachable
-from app.adapters.redis.scripts import GIVE_BACK, RING, TAKE, Keys
+from app.adapters.redis.scripts import GIVE_BACK, RING, TAKE, LaneKeys
 from app.domain.doorbells import Ring, parse_ring, ring_message
 from app.domain.errors import Invalid, Unavailable
 from app.ports.doorbell import Delivery
@@ -32,7 +32,7 @@ class RedisDoorbell:
     """
 
     def __init__(self, url: str, *, lane: str, dropped: Callable[[int], object], prefix: str = "daira") -> None:
-        self._keys = Keys(prefix, lane)
+        self._keys = LaneKeys(prefix, lane)
         self._dropped = dropped
         self._commands = connect(url, name=f"daira-{lane}", connections=10)
         # Blocked connections are no use to anybody else, so that waiting can't keep a ring out.

@@ -158,7 +158,7 @@ rouse()
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class LaneKeys:
     """Of one lane. The braces keep them on one node of a cluster, as do those of the tenants' sets."""
 
     prefix: str

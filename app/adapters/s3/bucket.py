@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.config import Config
 
-from app.adapters.aws.client import client, reachable
+from app.adapters.aws.client import aws_reachable, client
 from app.adapters.s3.faults import refusal
 from app.domain import ids
 from app.domain.documents import parse_blob_key
@@ -117,5 +117,5 @@ class Bucket:
                 raise Unavailable(f"the bucket {self.name}: asked for the objects of one tenant, it lists others'")
             yield found
 
-    def reachable(self) -> reachable:
-        return reachable(f"the bucket {self.name}", service="S3", endpoint_url=self._endpoint_url, refusal=refusal)
+    def reachable(self) -> aws_reachable:
+        return aws_reachable(f"the bucket {self.name}", service="S3", endpoint_url=self._endpoint_url, refusal=refusal)

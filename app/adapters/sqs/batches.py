@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedEntry:
     entry: Entry
     code: str
 
 
 async def in_batches(
     call: Callable[[list[Entry]], Awaitable[Mapping[str, Any]]], entries: Sequence[Entry]
-) -> list[Refused]:
+) -> list[RefusedEntry]:
     """Those that failed, or that no answer speaks of. The first error of a request ends it after those under way."""
-    refused: list[Refused] = []
+    refused: list[RefusedEntry] = []
     batches = [list(part) for part in _parts(entries, SIZE)]
     for wave in _parts(batches, AT_ONCE):
         # Each request is seen to its end: an error leaves none behind without an owner.
@@ -37,13 +37,17 @@ async def in_batches(
     return refused
 
 
-async def _one(call: Callable[[list[Entry]], Awaitable[Mapping[str, Any]]], batch: Sequence[Entry]) -> list[Refused]:
+async def _one(
+    call: Callable[[list[Entry]], Awaitable[Mapping[str, Any]]], batch: Sequence[Entry]
+) -> list[RefusedEntry]:
     named = {str(number): entry for number, entry in enumerate(batch)}
     answer = await call([{**entry, "Id": name} for name, entry in named.items()])
     failed = {failure.get("Id"): failure.get("Code", "unknown") for failure in answer.get("Failed", [])}
     done = {success.get("Id") for success in answer.get("Successful", [])} - failed.keys()
     return [
-        Refused(entry=entry, code=failed.get(name, "unanswered")) for name, entry in named.items() if name not in done
+        RefusedEntry(entry=entry, code=failed.get(name, "unanswered"))
+        for name, entry in named.items()
+        if name not in done
     ]
 
 

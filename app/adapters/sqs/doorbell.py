@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from app.adapters.sqs.batches import AT_ONCE, SIZE, Entry, Refused
+from app.adapters.sqs.batches import AT_ONCE, SIZE, Entry, RefusedEntry
 from app.adapters.sqs.queue import INVALID, SqsQueue
 from app.domain.doorbells import Ring, parse_ring, ring_message
 from app.domain.errors import Invalid, Unavailable
@@ -106,10 +106,10 @@ class SqsDoorbell:
                 task.cancel()
         await self._queue.close()
 
-    async def _send(self, entries: Sequence[Entry]) -> list[Refused]:
+    async def _send(self, entries: Sequence[Entry]) -> list[RefusedEntry]:
         return await self._queue.in_batches("send_message_batch", entries)
 
-    async def _send_again(self, refused: Sequence[Refused]) -> list[Refused]:
+    async def _send_again(self, refused: Sequence[RefusedEntry]) -> list[RefusedEntry]:
         """Without the group, where that may be the reason."""
         disputed = any(each.code in INVALID and GROUP in each.entry for each in refused)
         again = await self._send([_groupless(each.entry) if each.code in INVALID else each.entry for each in refused])

@@ -7,8 +7,8 @@ from typing import Any
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from app.adapters.aws.client import FORBIDDEN, client, code_of, reachable
-from app.adapters.sqs.batches import Entry, Refused, in_batches
+from app.adapters.aws.client import FORBIDDEN, aws_reachable, client, code_of
+from app.adapters.sqs.batches import Entry, RefusedEntry, in_batches
 from app.domain.errors import Unavailable
 
 MISSING = frozenset({"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"})
@@ -94,7 +94,7 @@ class SqsQueue:
             await self.find()
             return await self._request(operation, arguments)
 
-    async def in_batches(self, operation: str, entries: Sequence[Entry]) -> list[Refused]:
+    async def in_batches(self, operation: str, entries: Sequence[Entry]) -> list[RefusedEntry]:
         """The entries that were not done. Raises Unavailable; some may have been done then."""
         return await in_batches(lambda batch: self._batch(operation, batch), entries)
 
@@ -111,5 +111,5 @@ class SqsQueue:
         answer: Mapping[str, Any] = await getattr(self._client, operation)(QueueUrl=self._url, **arguments)
         return answer
 
-    def _reachable(self) -> reachable:
-        return reachable(f"the queue {self.name}", service="SQS", endpoint_url=self._endpoint_url, refusal=refusal)
+    def _reachable(self) -> aws_reachable:
+        return aws_reachable(f"the queue {self.name}", service="SQS", endpoint_url=self._endpoint_url, refusal=refusal)

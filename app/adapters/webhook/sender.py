@@ -12,8 +12,8 @@ from functools import cached_property
 
 import httpx
 
-from app.adapters.webhook.targets import NoTarget, Target, Targets, check, pinned
-from app.ports.sender import Answered, Unanswered
+from app.adapters.webhook.targets import Target, TargetRefused, TargetResolver, check, pinned
+from app.ports.sender import WebhookResponse, WebhookUnanswered
 
 TOTAL = 15.0
 CONNECT = 5.0
@@ -25,12 +25,16 @@ BODY = 2.0
 LARGEST_ANSWER = 64 * 1024
 """Bytes of it that are read."""
 
-TIMED_OUT = Unanswered(code="timeout", message=f"the receiver has not answered within {TOTAL:g} s")
+TIMED_OUT = WebhookUnanswered(code="timeout", message=f"the receiver has not answered within {TOTAL:g} s")
 
 
 class HttpSender:
     def __init__(
-        self, targets: Targets, *, total: float = TOTAL, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        targets: TargetResolver,
+        *,
+        total: float = TOTAL,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._targets = targets
         self._total = total
@@ -58,26 +62,28 @@ class HttpSender:
     async def check(self, url: str) -> None:
         await check(self._targets, url, seconds=CONNECT)
 
-    async def send(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> Answered | Unanswered:
+    async def send(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> WebhookResponse | WebhookUnanswered:
         try:
             async with asyncio.timeout(self._total):
                 target = await self._targets.find(url)
                 return await self._sent(target, body=body, headers=headers)
         except TimeoutError:
             return TIMED_OUT
-        except NoTarget as fault:
-            return Unanswered(code="no_address", message=str(fault))
+        except TargetRefused as fault:
+            return WebhookUnanswered(code="no_address", message=str(fault))
 
-    async def _sent(self, target: Target, *, body: bytes, headers: Mapping[str, str]) -> Answered | Unanswered:
+    async def _sent(
+        self, target: Target, *, body: bytes, headers: Mapping[str, str]
+    ) -> WebhookResponse | WebhookUnanswered:
         """To the first address that takes a connection: until then, nobody has been told anything."""
         for address in target.addresses:
             with suppress(httpx.ConnectError, httpx.ConnectTimeout):
                 return await self._posted(target, address, body=body, headers=headers)
-        return Unanswered(code="no_connection", message="no connection to the receiver could be made")
+        return WebhookUnanswered(code="no_connection", message="no connection to the receiver could be made")
 
     async def _posted(
         self, target: Target, address: str, *, body: bytes, headers: Mapping[str, str]
-    ) -> Answered | Unanswered:
+    ) -> WebhookResponse | WebhookUnanswered:
         request = self._http.build_request(
             "POST",
             pinned(target, address),
@@ -99,12 +105,12 @@ class HttpSender:
         except httpx.TimeoutException:
             return TIMED_OUT
         except httpx.HTTPError:
-            return Unanswered(code="broken", message="the receiver broke off, or does not speak HTTP")
+            return WebhookUnanswered(code="broken", message="the receiver broke off, or does not speak HTTP")
         try:
             await _drained(response)
         finally:
             await response.aclose()
-        return Answered(status=response.status_code, retry_after=self._retry_after(response))
+        return WebhookResponse(status=response.status_code, retry_after=self._retry_after(response))
 
     def _retry_after(self, response: httpx.Response) -> timedelta | None:
         """In seconds or as a date, where the receiver has reason to say so; None for nonsense."""

@@ -36,11 +36,11 @@ class Target:
     """All of them are allowed."""
 
 
-class NoTarget(Exception):
+class TargetRefused(Exception):
     """Its text may be shown to the tenant."""
 
 
-class Targets:
+class TargetResolver:
     def __init__(self, *, allow_private: bool, allow_http: bool, lookup: Lookup | None = None) -> None:
         self._allow_private = allow_private
         self._allow_http = allow_http
@@ -56,31 +56,31 @@ class Targets:
         try:
             addresses = await self._lookup(url.raw_host.decode("ascii"), _port(url))
         except (OSError, UnicodeError):
-            raise NoTarget(NO_PUBLIC_ADDRESS) from None
+            raise TargetRefused(NO_PUBLIC_ADDRESS) from None
         # One that is not allowed damns all: a name for both is how a check is got around.
         if not addresses or not all(allowed(address, private=self._allow_private) for address in addresses):
-            raise NoTarget(NO_PUBLIC_ADDRESS)
+            raise TargetRefused(NO_PUBLIC_ADDRESS)
         return Target(url=url, addresses=tuple(dict.fromkeys(addresses)))
 
     def _parsed(self, text: str) -> httpx.URL:
         if len(text) > LONGEST:
-            raise NoTarget(f"the URL has more than {LONGEST:,} characters")
+            raise TargetRefused(f"the URL has more than {LONGEST:,} characters")
         try:
             url = httpx.URL(text)
         except (httpx.InvalidURL, UnicodeError):
-            raise NoTarget("this is no URL") from None
+            raise TargetRefused("this is no URL") from None
         schemes = ("https", "http") if self._allow_http else ("https",)
         if url.scheme not in schemes:
-            raise NoTarget(f"the URL must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}")
+            raise TargetRefused(f"the URL must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}")
         # Not `host`: it reads `xn--…` back, and breaks on what is none.
         if not url.raw_host:
-            raise NoTarget("the URL has no host")
+            raise TargetRefused("the URL has no host")
         if url.userinfo:
-            raise NoTarget("the URL must not hold a name and password: deliveries are known by their signature")
+            raise TargetRefused("the URL must not hold a name and password: deliveries are known by their signature")
         if url.fragment:
-            raise NoTarget("the URL must not have a fragment")
+            raise TargetRefused("the URL must not have a fragment")
         if not self._allow_private and _port(url) not in PORTS:
-            raise NoTarget(f"the URL's port must be one of {', '.join(map(str, sorted(PORTS)))}")
+            raise TargetRefused(f"the URL's port must be one of {', '.join(map(str, sorted(PORTS)))}")
         return url
 
     async def _look_up(self, host: str, port: int) -> list[str]:
@@ -91,14 +91,14 @@ class Targets:
         return [str(address[0]) for *_, address in found]
 
 
-async def check(targets: Targets, url: str, *, seconds: float) -> None:
+async def check(targets: TargetResolver, url: str, *, seconds: float) -> None:
     """Raises Invalid."""
     try:
         async with asyncio.timeout(seconds):
             await targets.find(url)
     except TimeoutError:
         raise Invalid(NO_PUBLIC_ADDRESS, pointer="/url") from None
-    except NoTarget as fault:
+    except TargetRefused as fault:
         raise Invalid(str(fault), pointer="/url") from None
 
 

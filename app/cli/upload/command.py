@@ -15,12 +15,12 @@ import typer
 from rich.console import Console
 
 from app.cli import addresses
-from app.cli.upload.find_files import Gathered, gather
-from app.cli.upload.progress import Bars
-from app.cli.upload.report import Report
-from app.cli.upload.sender import WATCHERS, Order, Sending, Stopped
+from app.cli.upload.find_files import FileList, gather
+from app.cli.upload.progress import ProgressBars
+from app.cli.upload.report import UploadReport
+from app.cli.upload.sender import WATCHERS, UploadOptions, UploadSender, UploadStopped
 from app.client.client import Client
-from app.client.retries import Patience
+from app.client.retries import RetryPolicy
 
 INTERRUPTED = 128 + signal.SIGINT
 PATIENCE = 120.0
@@ -61,25 +61,27 @@ def upload(
     - `daira upload --json scans 'mail/**/*.eml' | jq .id`
     - `curl -s https://example.com/a.pdf | daira upload - --name a.pdf`
     """
-    order = Order(kinds=job, language=language, metadata=_pairs(metadata or []), wait=wait, again=again)
+    order = UploadOptions(kinds=job, language=language, metadata=_pairs(metadata or []), wait=wait, again=again)
     address = addresses.find(url=url, api_key=None, data_dir=data_dir)
-    with Client(address.url, address.api_key, patience=Patience(seconds=0)) as client:
+    with Client(address.url, address.api_key, patience=RetryPolicy(seconds=0)) as client:
         # A wrong address or key is one fault, and not one for each file.
         client.me()
     gathered = gather(files, name=name)
     sys.exit(_run(address, gathered, order, parallel=parallel, as_json=as_json))
 
 
-def _run(address: addresses.Address, gathered: Gathered, order: Order, *, parallel: int, as_json: bool) -> int:
+def _run(
+    address: addresses.ServiceAddress, gathered: FileList, order: UploadOptions, *, parallel: int, as_json: bool
+) -> int:
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    interrupts = Interrupts()
-    lull = Lull(console, interrupts.stop)
-    patience = Patience(seconds=PATIENCE, busy=0, pause=lull.pause, told=lull.tell)
-    bars = Bars(console, gathered.files, wait=order.wait)
+    interrupts = InterruptHandler()
+    lull = BusyNotice(console, interrupts.stop)
+    patience = RetryPolicy(seconds=PATIENCE, busy=0, pause=lull.pause, told=lull.tell)
+    bars = ProgressBars(console, gathered.files, wait=order.wait)
     started = time.monotonic()
     with Client(address.url, address.api_key, patience=patience, connections=parallel + WATCHERS + 1) as client:
-        report = Report(console, gathered, text=client.text if order.wait else None, as_json=as_json)
-        sending = Sending(
+        report = UploadReport(console, gathered, text=client.text if order.wait else None, as_json=as_json)
+        sending = UploadSender(
             client=client, order=order, show=bars, say=lull.say, stop=interrupts.stop, hurry=interrupts.hurry
         )
         report.begin()
@@ -97,7 +99,7 @@ def _run(address: addresses.Address, gathered: Gathered, order: Order, *, parall
     return 1 if report.has_faults else 0
 
 
-class Interrupts:
+class InterruptHandler:
     """Ctrl-C: once, and what is being sent is finished; twice, and it ends at once."""
 
     def __init__(self) -> None:
@@ -118,7 +120,7 @@ class Interrupts:
         self.stop.set()
 
 
-class Lull:
+class BusyNotice:
     """What the threads say of a service that has too much to do, or is away; once, and not once for each."""
 
     def __init__(self, console: Console, stop: Event) -> None:
@@ -140,7 +142,7 @@ class Lull:
 
     def pause(self, seconds: float) -> None:
         if self._stop.wait(seconds):
-            raise Stopped
+            raise UploadStopped
 
 
 def _pairs(given: list[str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ _UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class LocalFile:
     shown: str
     """The name for people: nothing in it moves a cursor."""
     source: Path | IO[bytes]
@@ -41,7 +41,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class SkippedFile:
     shown: str
     why: str
     is_fault: bool
@@ -49,15 +49,15 @@ class LeftOut:
 
 
 @dataclass(slots=True, kw_only=True)
-class Gathered:
-    files: list[File] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+class FileList:
+    files: list[LocalFile] = field(default_factory=list)
+    left_out: list[SkippedFile] = field(default_factory=list)
     hidden: int = 0
     """Files and folders."""
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
     def leave_out(self, path: Path | str, why: str, *, is_fault: bool = False) -> None:
-        self.left_out.append(LeftOut(shown=shown(path), why=why, is_fault=is_fault))
+        self.left_out.append(SkippedFile(shown=shown(path), why=why, is_fault=is_fault))
 
     def add(self, path: Path, *, named: bool) -> None:
         """A file; once, by however many ways it is reached."""
@@ -72,12 +72,12 @@ class Gathered:
             self.leave_out(path, "the file is empty", is_fault=named)
         elif (found.st_dev, found.st_ino) not in self._seen:
             self._seen.add((found.st_dev, found.st_ino))
-            self.files.append(File(shown=shown(path), source=path, filename=path.name, size=found.st_size))
+            self.files.append(LocalFile(shown=shown(path), source=path, filename=path.name, size=found.st_size))
 
 
-def gather(names: Sequence[str], *, name: str | None) -> Gathered:
+def gather(names: Sequence[str], *, name: str | None) -> FileList:
     """`name`: of what comes by standard input."""
-    gathered = Gathered()
+    gathered = FileList()
     for each in names:
         if each == STANDARD_INPUT:
             gathered.files += _standard_input(name or "standard input", gathered)
@@ -100,14 +100,14 @@ def _sha256(opened: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _add(gathered: Gathered, path: Path, *, named: bool) -> None:
+def _add(gathered: FileList, path: Path, *, named: bool) -> None:
     if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for a folder that can't be entered
         _add_folder(gathered, path)
     else:
         gathered.add(path, named=named)
 
 
-def _add_folder(gathered: Gathered, folder: Path) -> None:
+def _add_folder(gathered: FileList, folder: Path) -> None:
     def unread(error: OSError) -> None:
         gathered.leave_out(error.filename, error.strerror or str(error), is_fault=True)
 
@@ -120,7 +120,7 @@ def _add_folder(gathered: Gathered, folder: Path) -> None:
             gathered.add(Path(place) / name, named=False)
 
 
-def _seen_ones(names: Iterable[str], gathered: Gathered) -> Iterator[str]:
+def _seen_ones(names: Iterable[str], gathered: FileList) -> Iterator[str]:
     for name in names:
         if name.startswith("."):
             gathered.hidden += 1
@@ -128,7 +128,7 @@ def _seen_ones(names: Iterable[str], gathered: Gathered) -> Iterator[str]:
             yield name
 
 
-def _add_pattern(gathered: Gathered, pattern: str) -> None:
+def _add_pattern(gathered: FileList, pattern: str) -> None:
     """As a shell would: hidden ones only where the pattern begins with a dot too; `**` follows no link."""
     anchor = Path(pattern).anchor
     parts = Path(pattern).relative_to(anchor).parts
@@ -148,7 +148,7 @@ def _is_hidden(parts: Sequence[str]) -> bool:
     return any(part.startswith(".") and part != ".." for part in parts)
 
 
-def _standard_input(name: str, gathered: Gathered) -> list[File]:
+def _standard_input(name: str, gathered: FileList) -> list[LocalFile]:
     if sys.stdin.isatty():
         gathered.leave_out(name, "nothing is piped in", is_fault=True)
         return []
@@ -159,4 +159,4 @@ def _standard_input(name: str, gathered: Gathered) -> list[File]:
     if size == 0:
         gathered.leave_out(name, "the file is empty", is_fault=True)
         return []
-    return [File(shown=shown(name), source=kept, filename=name, size=size)]
+    return [LocalFile(shown=shown(name), source=kept, filename=name, size=size)]

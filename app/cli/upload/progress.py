@@ -13,15 +13,15 @@ from rich.table import Column
 from rich.text import Text
 from typing_extensions import override
 
-from app.cli.upload.find_files import File
+from app.cli.upload.find_files import LocalFile
 
 LONGEST_NAME = 40
 STEADY = 1.0
 """Seconds after which a rate means something."""
 
 
-class Bars:
-    def __init__(self, console: Console, files: Sequence[File], *, wait: bool) -> None:
+class ProgressBars:
+    def __init__(self, console: Console, files: Sequence[LocalFile], *, wait: bool) -> None:
         self._lock = Lock()
         self._of_file: dict[int, TaskID] = {}
         self._sizes = {id(file): file.size for file in files}
@@ -49,15 +49,15 @@ class Bars:
         with self._progress:
             yield
 
-    def sending(self, file: File, sent: int) -> None:
+    def sending(self, file: LocalFile, sent: int) -> None:
         # The form around the file counts among what is sent.
         self._update(file, done=min(sent, file.size), total=file.size, unit="bytes")
         self._count(file, min(sent, file.size))
 
-    def reading(self, file: File, done: int, total: int) -> None:
+    def reading(self, file: LocalFile, done: int, total: int) -> None:
         self._update(file, done=done, total=total, unit="pages")
 
-    def stored(self, file: File, *, sent: bool) -> None:
+    def stored(self, file: LocalFile, *, sent: bool) -> None:
         del sent
         self._count(file, file.size)
         with self._lock:
@@ -65,18 +65,18 @@ class Bars:
             self._progress.update(self._all, done=done)
         self._remove(file)
 
-    def over(self, file: File) -> None:
+    def over(self, file: LocalFile) -> None:
         self._count(file, file.size)
         self._remove(file)
         self._progress.advance(self._read)
 
-    def _count(self, file: File, done: int) -> None:
+    def _count(self, file: LocalFile, done: int) -> None:
         with self._lock:
             more = done - self._counted.get(id(file), 0)
             self._counted[id(file)] = done
         self._progress.advance(self._all, more)
 
-    def _update(self, file: File, *, done: int, total: int, unit: str) -> None:
+    def _update(self, file: LocalFile, *, done: int, total: int, unit: str) -> None:
         with self._lock:
             bar = self._of_file.get(id(file))
             if bar is None:
@@ -84,7 +84,7 @@ class Bars:
                 self._of_file[id(file)] = bar
         self._progress.update(bar, completed=done, total=total, unit=unit)
 
-    def _remove(self, file: File) -> None:
+    def _remove(self, file: LocalFile) -> None:
         with self._lock:
             bar = self._of_file.pop(id(file), None)
         if bar is not None:
@@ -128,6 +128,6 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}"
 
 
-def _short(file: File) -> str:
+def _short(file: LocalFile) -> str:
     name = file.shown
     return escape(name if len(name) <= LONGEST_NAME else f"…{name[-LONGEST_NAME + 1 :]}")

@@ -18,8 +18,8 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Column, Table
 
-from app.cli.upload.find_files import File, Gathered, LeftOut
-from app.cli.upload.sender import Outcome, Stopped
+from app.cli.upload.find_files import FileList, LocalFile, SkippedFile
+from app.cli.upload.sender import UploadOutcome, UploadStopped
 from app.client.faults import ApiFault
 
 MOST_ROWS, MOST_LEFT_OUT, MOST_NUMBERS = 100, 20, 10
@@ -27,22 +27,22 @@ MOST_ROWS, MOST_LEFT_OUT, MOST_NUMBERS = 100, 20, 10
 GO_ON = "To go on, run the same command again: what is there already is not sent again."
 
 
-class Report:
+class UploadReport:
     def __init__(
-        self, console: Console, gathered: Gathered, *, text: Callable[[str], str] | None, as_json: bool
+        self, console: Console, gathered: FileList, *, text: Callable[[str], str] | None, as_json: bool
     ) -> None:
         """`text`: that of a document, by its id; None where it is not asked for."""
         self._console = console
-        self._files: Sequence[File] = gathered.files
-        self._left_out: Sequence[LeftOut] = gathered.left_out
+        self._files: Sequence[LocalFile] = gathered.files
+        self._left_out: Sequence[SkippedFile] = gathered.left_out
         self._hidden = gathered.hidden
         self._text = text
         self._as_json = as_json
         self._many = len(gathered.files) + len(gathered.left_out) > 1
         self._shows_table = self._many and console.is_terminal
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[UploadOutcome] = []
         self._turns = deque(gathered.files)
-        self._held: dict[int, Outcome] = {}
+        self._held: dict[int, UploadOutcome] = {}
 
     @property
     def has_faults(self) -> bool:
@@ -64,7 +64,7 @@ class Report:
         if not self._files and not self.has_faults:
             self.say("nothing to send: no file was found")
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: UploadOutcome) -> None:
         outcome = replace(outcome, fault=outcome.fault or _fault(outcome))
         if outcome.fault:
             self._say_fault(outcome.file.shown, outcome.fault)
@@ -93,7 +93,7 @@ class Report:
     def say(self, line: str) -> None:
         self._console.print(line, style="dim", markup=False)
 
-    def _answer(self, outcome: Outcome) -> None:
+    def _answer(self, outcome: UploadOutcome) -> None:
         outcome, text = self._with_text(outcome)
         self._outcomes.append(outcome)
         self._warn(outcome, text)
@@ -104,25 +104,25 @@ class Report:
         elif outcome.document and not outcome.fault and not (self._shows_table and sys.stdout.isatty()):
             print(_line(outcome), flush=True)
 
-    def _print_text(self, outcome: Outcome, text: str) -> None:
+    def _print_text(self, outcome: UploadOutcome, text: str) -> None:
         if self._many:
             print(f"==> {outcome.file.shown} <==")
         if text.strip():
             print(text, flush=True)
 
-    def _with_text(self, outcome: Outcome) -> tuple[Outcome, str | None]:
+    def _with_text(self, outcome: UploadOutcome) -> tuple[UploadOutcome, str | None]:
         document = outcome.document
         if self._text is None or document is None or document["status"] != "ready":
             return outcome, None
         try:
             return outcome, self._text(document["id"])
-        except Stopped:
+        except UploadStopped:
             return outcome, None
         except (ApiFault, httpx.TransportError) as fault:
             self._say_fault(outcome.file.shown, str(fault))
             return replace(outcome, fault=outcome.fault or str(fault)), None
 
-    def _warn(self, outcome: Outcome, text: str | None) -> None:
+    def _warn(self, outcome: UploadOutcome, text: str | None) -> None:
         if text is None or outcome.document is None:
             return
         for warning in outcome.document["warnings"]:
@@ -156,7 +156,7 @@ class Report:
         return f"{', '.join(parts)}: {decimal(size)} in {seconds:.1f} s ({rate}/s)"
 
 
-def _fault(outcome: Outcome) -> str | None:
+def _fault(outcome: UploadOutcome) -> str | None:
     """Of a document that was looked at: why it has no text, or which job of it has failed."""
     document = outcome.document
     if document is None or outcome.stopped:
@@ -169,13 +169,13 @@ def _fault(outcome: Outcome) -> str | None:
     return f"{failed[0]['kind']}: {failed[0]['error']['message']} ({failed[0]['error']['code']})" if failed else None
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: UploadOutcome) -> str:
     document = outcome.document or {}
     known = " (already there)" if document["deduplicated"] else ""
     return f"{document['id']} {document['status']} {outcome.file.shown}{known}"
 
 
-def _row(outcome: Outcome) -> tuple[str, ...]:
+def _row(outcome: UploadOutcome) -> tuple[str, ...]:
     document = outcome.document or {}
     pages = document.get("page_count")
     return (

@@ -11,17 +11,17 @@ from typing import Any, Protocol
 
 import httpx
 
-from app.cli.upload.find_files import File
+from app.cli.upload.find_files import LocalFile
 from app.client.client import ENDED, OFTEN, Client
 from app.client.faults import ApiFault
 from app.client.retries import is_busy
 
 
-class Stopped(Exception):
+class UploadStopped(Exception):
     """The user wants to stop."""
 
 
-class Valve:
+class BackoffGate:
     def __init__(self, stop: Event) -> None:
         self._stop = stop
         self._changed = Condition()
@@ -63,7 +63,7 @@ class Valve:
                     return
                 # Looked at often enough for Ctrl-C.
                 self._changed.wait(min(0.2, left) if left > 0 else 0.2)
-        raise Stopped
+        raise UploadStopped
 
 
 WATCHERS = 8
@@ -79,7 +79,7 @@ LOOK = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class UploadOptions:
     """What is wanted for every file."""
 
     kinds: Sequence[str] | None
@@ -91,8 +91,8 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    file: File
+class UploadOutcome:
+    file: LocalFile
     document: dict[str, Any] | None = None
     sent: bool = False
     """The bytes were sent, and not known before."""
@@ -103,32 +103,32 @@ class Outcome:
     seconds: float = 0.0
 
 
-class Show(Protocol):
+class UploadObserver(Protocol):
     """Called by the threads."""
 
-    def sending(self, file: File, sent: int) -> None: ...
+    def sending(self, file: LocalFile, sent: int) -> None: ...
 
-    def reading(self, file: File, done: int, total: int) -> None: ...
+    def reading(self, file: LocalFile, done: int, total: int) -> None: ...
 
-    def stored(self, file: File, *, sent: bool) -> None: ...
+    def stored(self, file: LocalFile, *, sent: bool) -> None: ...
 
-    def over(self, file: File) -> None: ...
+    def over(self, file: LocalFile) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
-class Sending:
+class UploadSender:
     client: Client
-    order: Order
-    show: Show
+    order: UploadOptions
+    show: UploadObserver
     say: Callable[[str], None]
     stop: Event
     """Set: what is being sent is finished, nothing else is begun."""
     hurry: Event
     """Set: nothing is finished."""
 
-    def outcomes(self, files: Sequence[File], *, parallel: int) -> Iterator[Outcome]:
+    def outcomes(self, files: Sequence[LocalFile], *, parallel: int) -> Iterator[UploadOutcome]:
         """As they come; of files that were not begun when the user stopped there is none."""
-        crew = _Crew(self, files, Valve(self.stop))
+        crew = _SenderThreads(self, files, BackoffGate(self.stop))
         senders = [Thread(target=crew.send_all, daemon=True) for _ in range(min(parallel, len(files)))]
         watchers = [Thread(target=crew.watch_all, daemon=True) for _ in range(WATCHERS if self.order.wait else 0)]
         for thread in senders + watchers:
@@ -149,8 +149,8 @@ class Sending:
             told += 1
 
 
-class _Crew:
-    def __init__(self, sending: Sending, files: Sequence[File], valve: Valve) -> None:
+class _SenderThreads:
+    def __init__(self, sending: UploadSender, files: Sequence[LocalFile], valve: BackoffGate) -> None:
         self._client = sending.client
         self._order = sending.order
         self._show = sending.show
@@ -159,9 +159,9 @@ class _Crew:
         self._valve = valve
         self._may_ask = not sending.order.again
         self._todo = deque(files)
-        self._unread: SimpleQueue[Outcome] = SimpleQueue()
-        self._taken: deque[File] = deque()
-        self.ended: SimpleQueue[Outcome] = SimpleQueue()
+        self._unread: SimpleQueue[UploadOutcome] = SimpleQueue()
+        self._taken: deque[LocalFile] = deque()
+        self.ended: SimpleQueue[UploadOutcome] = SimpleQueue()
         self.finished = Event()
 
     @property
@@ -189,15 +189,17 @@ class _Crew:
                 continue
             self._end(self._timed(outcome.file, lambda: self._read(outcome), so_far=outcome))  # noqa: B023 - as above
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: UploadOutcome) -> None:
         self._show.over(outcome.file)
         self.ended.put(outcome)
 
-    def _timed(self, file: File, work: Callable[[], Outcome], *, so_far: Outcome | None = None) -> Outcome:
-        before = so_far or Outcome(file=file, began=time.monotonic())
+    def _timed(
+        self, file: LocalFile, work: Callable[[], UploadOutcome], *, so_far: UploadOutcome | None = None
+    ) -> UploadOutcome:
+        before = so_far or UploadOutcome(file=file, began=time.monotonic())
         try:
             outcome = work()
-        except Stopped:
+        except UploadStopped:
             outcome = replace(before, stopped=True)
         except (ApiFault, httpx.TransportError) as refused:
             outcome = replace(before, fault=str(refused) or type(refused).__name__)
@@ -207,7 +209,7 @@ class _Crew:
             outcome = replace(before, fault=f"{type(unforeseen).__name__}: {unforeseen}")
         return replace(outcome, began=before.began, seconds=time.monotonic() - before.began)
 
-    def _sent(self, file: File) -> Outcome:
+    def _sent(self, file: LocalFile) -> UploadOutcome:
         digest = file.sha256()
         while True:
             with self._valve.passage() as close:
@@ -222,7 +224,7 @@ class _Crew:
                     close(wait := fault.retry_after or SOON)
                     self._say(f"the service has enough to do ({fault.detail}): going on in {wait:.0f} s")
 
-    def _stored(self, file: File, digest: str) -> Outcome:
+    def _stored(self, file: LocalFile, digest: str) -> UploadOutcome:
         known = self._known(digest)
         # One that could not be read is sent again: that asks for another try.
         if known is None or known["status"] == "failed":
@@ -240,7 +242,7 @@ class _Crew:
         if not sent:
             document = self._with_jobs(document)
         self._show.stored(file, sent=sent)
-        return Outcome(file=file, document=document, sent=sent)
+        return UploadOutcome(file=file, document=document, sent=sent)
 
     def _known(self, digest: str) -> dict[str, Any] | None:
         if not self._may_ask:
@@ -263,7 +265,7 @@ class _Crew:
         new = [self._client.request_job(document["id"], {"kind": kind}) for kind in missing]
         return document | {"jobs": [*reversed(new), *document["jobs"]]}
 
-    def _read(self, outcome: Outcome) -> Outcome:
+    def _read(self, outcome: UploadOutcome) -> UploadOutcome:
         """Every job of the document ended."""
         document = outcome.document
         assert document is not None
@@ -272,11 +274,11 @@ class _Crew:
         read = self._patiently(lambda: self._client.document(document["id"]))
         return replace(outcome, document=read | {"deduplicated": document["deduplicated"]})
 
-    def _follow(self, file: File, job: dict[str, Any]) -> None:
+    def _follow(self, file: LocalFile, job: dict[str, Any]) -> None:
         seen = job
         while seen["state"] not in ENDED:
             if self._stop.is_set():
-                raise Stopped
+                raise UploadStopped
             seen = self._patiently(lambda: self._client.job(job["id"], wait=OFTEN))
             if progress := seen["progress"]:
                 self._show.reading(file, progress["done"], progress["total"])
@@ -289,4 +291,4 @@ class _Crew:
                 if not is_busy(fault):
                     raise
                 if self._stop.wait(fault.retry_after or SOON):
-                    raise Stopped from None
+                    raise UploadStopped from None

@@ -4,7 +4,7 @@ https://www.loc.gov/standards/alto/
 """
 
 from app.domain.documents import Document
-from app.domain.formats.lines import Block, Box, Line, Piece, around, blocks_of, escaped, language_of, pieces_of
+from app.domain.formats.lines import Block, Box, Line, TextRun, around, blocks_of, escaped, language_of, pieces_of
 from app.domain.pages import Page
 
 _UNITS_PER_POINT = 1200 / 72
@@ -54,7 +54,7 @@ def _line(line: Line, *, name: str) -> str:
     return f'<TextLine ID="line_{name}"{_place(around(line))}>{strings}</TextLine>\n'
 
 
-def _string(piece: Piece) -> str:
+def _string(piece: TextRun) -> str:
     sure = "" if piece.confidence is None else f' WC="{piece.confidence:.4f}"'
     return f'<String CONTENT="{escaped(piece.text)}"{_place(piece.box)}{sure}/>'
 

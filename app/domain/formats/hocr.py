@@ -4,7 +4,7 @@ https://kba.github.io/hocr-spec/1.2/
 """
 
 from app.domain.documents import Document
-from app.domain.formats.lines import Block, Box, Line, Piece, around, blocks_of, escaped, language_of, pieces_of
+from app.domain.formats.lines import Block, Box, Line, TextRun, around, blocks_of, escaped, language_of, pieces_of
 from app.domain.pages import Page
 
 DPI = 300
@@ -58,7 +58,7 @@ def _line(line: Line, *, name: str) -> str:
     return f'<span class="ocr_line" id="line_{name}"{_title(around(line))}>{words}</span>'
 
 
-def _word(piece: Piece, *, name: str) -> str:
+def _word(piece: TextRun, *, name: str) -> str:
     sure = "" if piece.confidence is None else f"x_wconf {round(piece.confidence * 100)}"
     return f'<span class="ocrx_word" id="word_{name}"{_title(piece.box, sure)}>{escaped(piece.text)}</span>'
 

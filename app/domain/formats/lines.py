@@ -11,7 +11,7 @@ Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class TextRun:
     text: str
     box: Box | None = None
     """As of a word; None where the page knows no places."""
@@ -19,7 +19,7 @@ class Piece:
     source: Source | None = None
 
 
-Line = Sequence[Piece]
+Line = Sequence[TextRun]
 Block = Sequence[Line]
 
 
@@ -28,7 +28,7 @@ def blocks_of(page: Page) -> list[Block]:
     return _of_words(page) if page.words else list(_of_text(page.text))
 
 
-def around(pieces: Iterable[Piece]) -> Box | None:
+def around(pieces: Iterable[TextRun]) -> Box | None:
     """None unless all of them have a place."""
     boxes = [piece.box for piece in pieces]
     if not boxes or None in boxes:
@@ -37,13 +37,13 @@ def around(pieces: Iterable[Piece]) -> Box | None:
     return (min(x0s), min(y0s), max(x1s), max(y1s))
 
 
-def pieces_of(block: Block) -> list[Piece]:
+def pieces_of(block: Block) -> list[TextRun]:
     return [piece for line in block for piece in line]
 
 
 def _of_words(page: Page) -> list[Block]:
     pieces = (
-        (word, Piece(text=word.text, box=word.box, confidence=word.confidence, source=word.source))
+        (word, TextRun(text=word.text, box=word.box, confidence=word.confidence, source=word.source))
         for word in page.words
     )
     return [
@@ -55,7 +55,7 @@ def _of_words(page: Page) -> list[Block]:
 def _of_text(text: str) -> Iterator[Block]:
     block: list[Line] = []
     for line in [*text.splitlines(), ""]:
-        if pieces := [Piece(text=part) for part in line.split()]:
+        if pieces := [TextRun(text=part) for part in line.split()]:
             block.append(pieces)
         elif block:
             yield block

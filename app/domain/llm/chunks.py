@@ -13,7 +13,7 @@ HEADING = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class PagePart:
     """A page, or a part of one that is too long."""
 
     page: int
@@ -23,17 +23,17 @@ class Piece:
     def tokens(self) -> int:
         return HEADING + estimate(self.text)
 
-    def halves(self) -> "tuple[Piece, Piece] | None":
+    def halves(self) -> "tuple[PagePart, PagePart] | None":
         """Cut at the line's end, or else the blank, nearest to the middle; None when there is no more to cut."""
         if len(self.text) < 2 * LEAST_PIECE:
             return None
         at = _cut(self.text)
-        return Piece(page=self.page, text=self.text[:at]), Piece(page=self.page, text=self.text[at:])
+        return PagePart(page=self.page, text=self.text[:at]), PagePart(page=self.page, text=self.text[at:])
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PagePart, ...]
 
     @property
     def pages(self) -> list[int]:
@@ -51,9 +51,9 @@ class Chunk:
         return Chunk(self.pieces[:middle]), Chunk(self.pieces[middle:])
 
 
-def chunked(pieces: Iterable[Piece], *, room: int) -> list[Chunk]:
+def chunked(pieces: Iterable[PagePart], *, room: int) -> list[Chunk]:
     """As few as fit `room` tokens each, in order. A piece that can't be cut further may be larger than that."""
-    chunks: list[list[Piece]] = []
+    chunks: list[list[PagePart]] = []
     filled = room
     for piece in _fitting(pieces, room):
         if filled + piece.tokens > room:
@@ -75,7 +75,7 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def _fitting(pieces: Iterable[Piece], room: int) -> Iterator[Piece]:
+def _fitting(pieces: Iterable[PagePart], room: int) -> Iterator[PagePart]:
     for piece in pieces:
         halves = piece.halves() if piece.tokens > room else None
         if halves is None:

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from app.domain.llm.dates import day_of, days_in
 from app.domain.llm.numbers import figures_in, readings
-from app.domain.llm.page_text import Passage, Written
+from app.domain.llm.page_text import SearchableText, WordSpan
 from app.domain.pages import Page
 
 TELLING = 3
@@ -24,29 +24,29 @@ BARE_NUMBER = re.compile(r"[\d.,'’ +()-]+")
 Meaning = TypeVar("Meaning", bound=Hashable)
 
 
-class Searched(Written):
+class SearchedPage(SearchableText):
     """A page in which many values are looked for: its numbers and days are read once."""
 
     @cached_property
-    def figures(self) -> Mapping[Decimal, list[Passage]]:
+    def figures(self) -> Mapping[Decimal, list[WordSpan]]:
         return _by_meaning(figures_in(self.heard))
 
     @cached_property
-    def days(self) -> Mapping[date, list[Passage]]:
+    def days(self) -> Mapping[date, list[WordSpan]]:
         return _by_meaning(days_in(self.heard))
 
 
-class Pages(Mapping[int, Searched]):
+class CitationPages(Mapping[int, SearchedPage]):
     """Each made ready when it is first looked at: a document has thousands, an answer names a few."""
 
     def __init__(self, pages: Iterable[Page]) -> None:
         self._pages = {page.number: page for page in pages}
-        self._ready: dict[int, Searched] = {}
+        self._ready: dict[int, SearchedPage] = {}
 
     @override
-    def __getitem__(self, number: int) -> Searched:
+    def __getitem__(self, number: int) -> SearchedPage:
         if number not in self._ready:
-            self._ready[number] = Searched.page(self._pages[number])
+            self._ready[number] = SearchedPage.page(self._pages[number])
         return self._ready[number]
 
     @override
@@ -59,7 +59,7 @@ class Pages(Mapping[int, Searched]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ClaimedSource:
     """Where a model says that it has something from."""
 
     page: int
@@ -81,7 +81,7 @@ class Citation:
         return {"page": self.page, "words": list(self.words), "quote": self.quote, "verified": self.verified}
 
 
-def cite(value: object, source: Source | None, pages: Mapping[int, Searched]) -> Citation:
+def cite(value: object, source: ClaimedSource | None, pages: Mapping[int, SearchedPage]) -> Citation:
     """A value that is not on the page is not verified, even where the quote is."""
     page = pages.get(source.page) if source is not None else None
     if source is None or page is None:
@@ -94,7 +94,7 @@ def cite(value: object, source: Source | None, pages: Mapping[int, Searched]) ->
     return Citation(page=source.page, words=page.indexes(shown), quote=page.quote(shown), verified=found is not None)
 
 
-def search(value: object, pages: Mapping[int, Searched]) -> Citation:
+def search(value: object, pages: Mapping[int, SearchedPage]) -> Citation:
     """Of what nobody says where it stands: where it does, if that is plain."""
     found = [(number, page, place) for number, page in pages.items() if (place := locate(value, page)) is not None]
     if len(found) != 1:
@@ -106,7 +106,7 @@ def search(value: object, pages: Mapping[int, Searched]) -> Citation:
     return Citation(page=number, words=page.indexes(place), quote=quote, verified=True)
 
 
-def locate(value: object, page: Searched, *, near: Passage | None = None) -> Passage | None:
+def locate(value: object, page: SearchedPage, *, near: WordSpan | None = None) -> WordSpan | None:
     """A yes or no is a judgement, which stands nowhere."""
     match value:
         case bool():
@@ -119,7 +119,7 @@ def locate(value: object, page: Searched, *, near: Passage | None = None) -> Pas
             return None
 
 
-def _meant(value: str, page: Searched) -> list[Passage] | None:
+def _meant(value: str, page: SearchedPage) -> list[WordSpan] | None:
     """Where the same number, or the same day, is written in another way."""
     # Not one with a currency or a unit: 12 € and 12 $ are two things.
     numbers = readings(value) if BARE_NUMBER.fullmatch(value) else frozenset()
@@ -129,13 +129,13 @@ def _meant(value: str, page: Searched) -> list[Passage] | None:
     return page.days.get(day) if day is not None else None
 
 
-def _nearest(places: list[Passage] | None, near: Passage | None) -> Passage | None:
+def _nearest(places: list[WordSpan] | None, near: WordSpan | None) -> WordSpan | None:
     return next((place for place in places or () if place.meets(near)), places[0] if places else None)
 
 
-def _by_meaning(found: Iterable[tuple[Passage, frozenset[Meaning]]]) -> dict[Meaning, list[Passage]]:
+def _by_meaning(found: Iterable[tuple[WordSpan, frozenset[Meaning]]]) -> dict[Meaning, list[WordSpan]]:
     """Places that mean but one thing come first, then those of fewer words."""
-    places: dict[Meaning, list[Passage]] = defaultdict(list)
+    places: dict[Meaning, list[WordSpan]] = defaultdict(list)
     for place, meanings in sorted(found, key=lambda one: (len(one[1]), one[0].last - one[0].first, one[0].first)):
         for meaning in meanings:
             places[meaning].append(place)

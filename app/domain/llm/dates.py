@@ -8,7 +8,7 @@ from datetime import date
 from itertools import permutations
 from typing import NamedTuple
 
-from app.domain.llm.page_text import DASHES, Passage
+from app.domain.llm.page_text import DASHES, WordSpan
 
 CENTURY_TURNS = 70
 """Of years with two digits: 69 is 2069, 70 is 1970 (POSIX)."""
@@ -35,12 +35,12 @@ COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})")
 PIECE = re.compile(r"\d+|[^\W\d_]+")
 
 
-class Piece(NamedTuple):
+class DatePart(NamedTuple):
     text: str
     word: int
 
 
-def days_in(words: Sequence[str]) -> Iterator[tuple[Passage, frozenset[date]]]:
+def days_in(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[date]]]:
     """Each place where a day stands, with the days that it may mean."""
     plain = [unicodedata.normalize("NFKC", word).translate(DASHES).strip("()[],;:") for word in words]
     for first, word in enumerate(plain):
@@ -48,14 +48,14 @@ def days_in(words: Sequence[str]) -> Iterator[tuple[Passage, frozenset[date]]]:
             continue
         for last in range(first, min(first + 3, len(plain))):
             if meant := _numeric("".join(plain[first : last + 1]).rstrip(".")):
-                yield Passage(first, last), meant
+                yield WordSpan(first, last), meant
     yield from _named(plain)
 
 
 def day_of(text: str) -> date | None:
     """The one day that the whole text tells; None where it may be two, or is more than a date."""
     words = text.split()
-    whole = Passage(0, len(words) - 1)
+    whole = WordSpan(0, len(words) - 1)
     meant = {day for place, days in days_in(words) if place == whole for day in days}
     return meant.pop() if len(meant) == 1 else None
 
@@ -73,8 +73,10 @@ def _numeric(text: str) -> frozenset[date]:
     return _days([(third, second, first), (third, first, second)])
 
 
-def _named(words: Sequence[str]) -> Iterator[tuple[Passage, frozenset[date]]]:
-    pieces = [Piece(found[0].casefold(), index) for index, word in enumerate(words) for found in PIECE.finditer(word)]
+def _named(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[date]]]:
+    pieces = [
+        DatePart(found[0].casefold(), index) for index, word in enumerate(words) for found in PIECE.finditer(word)
+    ]
     pieces = [piece for piece in pieces if piece.text not in FILLERS]
     for at, piece in enumerate(pieces):
         month = MONTH_OF.get(piece.text)
@@ -87,7 +89,7 @@ def _named(words: Sequence[str]) -> Iterator[tuple[Passage, frozenset[date]]]:
             if start >= 0 and len(numbers) == 2 and piece in around:  # noqa: PLR2004 - the day and the year
                 meant = _days((year, str(month), day) for day, year in permutations(numbers))
                 if meant:
-                    yield Passage(around[0].word, around[-1].word), meant
+                    yield WordSpan(around[0].word, around[-1].word), meant
 
 
 def _days(candidates: Iterable[Sequence[str]]) -> frozenset[date]:

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from app.domain.usage import Used
+from app.domain.usage import UsageCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptAnswer:
     question: str
     """Its digest: what is asked, of which text, for the how manieth time."""
     text: str | None
@@ -17,5 +17,5 @@ class Kept:
     output_tokens: int
 
     @property
-    def used(self) -> Used:
-        return Used(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
+    def used(self) -> UsageCounts:
+        return UsageCounts(input_tokens=self.input_tokens, output_tokens=self.output_tokens)

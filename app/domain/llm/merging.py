@@ -8,7 +8,7 @@ from app.domain.llm.citations import Citation
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LocatedValue:
     """A JSON value and, by JSON pointers into it, where its parts stand."""
 
     data: Any
@@ -16,7 +16,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedValue:
     data: Any
     citations: dict[str, Citation] = field(default_factory=dict)
     alternatives: dict[str, list[dict[str, object]]] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Merged:
 class _Value:
     data: Any
     at: str
-    within: Found
+    within: LocatedValue
 
 
 def leaves(data: object, at: str = "") -> Iterator[tuple[str, object]]:
@@ -47,17 +47,19 @@ def escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def merged(found: Sequence[Found], *, sets: Collection[str] = (), same: Callable[[Any], object] = repr) -> Merged:
+def merged(
+    found: Sequence[LocatedValue], *, sets: Collection[str] = (), same: Callable[[Any], object] = repr
+) -> MergedValue:
     """Objects name by name, lists one after the other; of other values the first that is verified, or else the first.
 
     `sets`: pointers to lists in which equal entries are one. `same`: what equal values have in common.
     """
-    merging = _Merging(sets, same)
+    merging = _Merger(sets, same)
     data = merging.together("", [_Value(each.data, "", each) for each in found])
-    return Merged(data, merging.citations, merging.alternatives)
+    return MergedValue(data, merging.citations, merging.alternatives)
 
 
-class _Merging:
+class _Merger:
     def __init__(self, sets: Collection[str], same: Callable[[Any], object]) -> None:
         self.citations: dict[str, Citation] = {}
         self.alternatives: dict[str, list[dict[str, object]]] = {}

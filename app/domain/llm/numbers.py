@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from app.domain.llm.page_text import DASHES, Passage
+from app.domain.llm.page_text import DASHES, WordSpan
 
 MOST_GROUPS = 5
 """Of three digits each, parted by blanks: beyond a quadrillion."""
@@ -21,7 +21,7 @@ GROUP = re.compile(r"\d{3}(?:[.,]\d+)?[^\d.,]*")
 DIGIT = re.compile(r"\d")
 
 
-def figures_in(words: Sequence[str]) -> Iterator[tuple[Passage, frozenset[Decimal]]]:
+def figures_in(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[Decimal]]]:
     """Each place where a number may stand, with what it may mean."""
     for first, word in enumerate(words):
         if not DIGIT.search(word):
@@ -31,7 +31,7 @@ def figures_in(words: Sequence[str]) -> Iterator[tuple[Passage, frozenset[Decima
                 break
             meant = readings("".join(words[first : last + 1]))
             if meant:
-                yield Passage(first, last), _signed(words, first, meant)
+                yield WordSpan(first, last), _signed(words, first, meant)
 
 
 def readings(text: str) -> frozenset[Decimal]:

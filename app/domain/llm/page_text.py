@@ -16,17 +16,17 @@ LONG_NUMBER = 7
 DASHES = str.maketrans(dict.fromkeys("‐‑‒–—―−﹣－", "-") | {"’": "'", "‘": "'"})
 
 
-class Passage(NamedTuple):
+class WordSpan(NamedTuple):
     """Words of a page, by their indexes; both ends are part of it."""
 
     first: int
     last: int
 
-    def meets(self, other: "Passage | None") -> bool:
+    def meets(self, other: "WordSpan | None") -> bool:
         return other is not None and self.first <= other.last and other.first <= self.last
 
 
-class Sign(NamedTuple):
+class Character(NamedTuple):
     """A character that counts."""
 
     text: str
@@ -34,7 +34,7 @@ class Sign(NamedTuple):
     """Nothing stands between it and the one before, not even a comma that doesn't count."""
 
 
-class Written:
+class SearchableText:
     def __init__(self, text: str, *, words: bool = True) -> None:
         """`words`: whether the page has words, which citations may name."""
         self.words = words_of(text)
@@ -52,19 +52,19 @@ class Written:
     def page(cls, page: Page) -> Self:
         return cls(page.text, words=page.confidence is not None)
 
-    def find(self, wanted: str, *, near: Passage | None = None) -> Passage | None:
+    def find(self, wanted: str, *, near: WordSpan | None = None) -> WordSpan | None:
         """Where it stands as a whole: near that place, if it is there too, or else for the first time."""
         first = None
-        for hit in self._hits(Wanted.of(wanted)):
+        for hit in self._hits(SoughtText.of(wanted)):
             if near is None or hit.meets(near):
                 return hit
             first = first or hit
         return first
 
-    def quote(self, passage: Passage) -> str:
+    def quote(self, passage: WordSpan) -> str:
         return " ".join(self.words[passage.first : passage.last + 1])
 
-    def indexes(self, passage: Passage) -> tuple[int, ...]:
+    def indexes(self, passage: WordSpan) -> tuple[int, ...]:
         """As the page's list of words counts them; none where it has no words."""
         return tuple(range(passage.first, passage.last + 1)) if self._named else ()
 
@@ -85,12 +85,12 @@ class Written:
             yield "" if any(start <= at < end for start, end in self.orders) else word
             at += len(word)
 
-    def _hits(self, wanted: "Wanted") -> Iterator[Passage]:
+    def _hits(self, wanted: "SoughtText") -> Iterator[WordSpan]:
         length = len(wanted.text)
         start = self._text.find(wanted.text) if wanted.text else -1
         while start >= 0:
             if self._stands_alone(start, start + length) and self._parted_alike(start, wanted):
-                yield Passage(self._word[start], self._word[start + length - 1])
+                yield WordSpan(self._word[start], self._word[start + length - 1])
             start = self._text.find(wanted.text, start + 1)
 
     def _stands_alone(self, start: int, end: int) -> bool:
@@ -103,7 +103,7 @@ class Written:
         before, here = self._text[at - 1], self._text[at]
         return not (_is_symbol(before) or _is_symbol(here) or (_is_unspaced(before) and _is_unspaced(here)))
 
-    def _parted_alike(self, start: int, wanted: "Wanted") -> bool:
+    def _parted_alike(self, start: int, wanted: "SoughtText") -> bool:
         if wanted.may_be_parted_anywhere:
             return True
         return all(
@@ -113,13 +113,13 @@ class Written:
         )
 
 
-class Wanted(NamedTuple):
+class SoughtText(NamedTuple):
     text: str
     parted: frozenset[int]
     """Where a blank stands before the character."""
 
     @classmethod
-    def of(cls, wanted: str) -> "Wanted":
+    def of(cls, wanted: str) -> "SoughtText":
         text, parted = "", set()
         for word in wanted.split():
             parted.add(len(text))
@@ -138,10 +138,10 @@ def words_of(text: str) -> list[str]:
     return re.split("\n\n|[ \n]", text) if text else []
 
 
-def signs_of(word: str) -> Iterator[Sign]:
+def signs_of(word: str) -> Iterator[Character]:
     if word.isascii() and word.isalnum():
         # Most words are plain; what is below takes ten times as long.
-        yield from (Sign(text, at > 0) for at, text in enumerate(word.lower()))
+        yield from (Character(text, at > 0) for at, text in enumerate(word.lower()))
         return
     plain = unicodedata.normalize("NFKC", word).translate(DASHES)
     glued = False
@@ -149,7 +149,7 @@ def signs_of(word: str) -> Iterator[Sign]:
         counts = _counts(plain, at)
         if counts:
             for text in character.casefold():
-                yield Sign(text, glued)
+                yield Character(text, glued)
                 glued = True
         else:
             glued = False

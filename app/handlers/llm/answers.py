@@ -6,24 +6,24 @@ import re
 from typing import Any
 
 from app.domain.text import scrub
-from app.handlers.llm.schema_validation import Fitting, TooMuchWorkError, place
+from app.handlers.llm.schema_validation import SchemaValidator, TooMuchWorkError, place
 
 FENCED = re.compile(r"```(?:json)?[ \t]*\n(?P<inside>.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
 DEEPEST = 60
 
 
-class Unusable(ValueError):
+class UnusableAnswer(ValueError):
     """Says why in our words alone: it is told to the model, and to the caller where there is no other answer."""
 
 
-def read_answer(text: str, fitting: Fitting) -> Any:
+def read_answer(text: str, fitting: SchemaValidator) -> Any:
     value = parse_answer(text)
     try:
         fault = next(fitting.faults(value), None)
     except TooMuchWorkError:
-        raise Unusable("the answer takes too long to be checked") from None
+        raise UnusableAnswer("the answer takes too long to be checked") from None
     if fault is not None:
-        raise Unusable(f"the answer does not fit the schema at {place(fault)[:300]}")
+        raise UnusableAnswer(f"the answer does not fit the schema at {place(fault)[:300]}")
     return value
 
 
@@ -37,14 +37,14 @@ def parse_answer(text: str) -> object:
             parse_constant=_refuse_constant,
             parse_float=_finite,
         )
-    except Unusable:
+    except UnusableAnswer:
         raise
     except RecursionError:
-        raise Unusable("the answer is nested too deeply") from None
+        raise UnusableAnswer("the answer is nested too deeply") from None
     except ValueError:
-        raise Unusable("the answer is not one JSON value and nothing else") from None
+        raise UnusableAnswer("the answer is not one JSON value and nothing else") from None
     if not _fits(value, DEEPEST):
-        raise Unusable("the answer is nested too deeply")
+        raise UnusableAnswer("the answer is nested too deeply")
     return scrub(value) if isinstance(value, str) else _scrubbed_list(value)
 
 
@@ -54,7 +54,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     for name, value in pairs:
         clean = scrub(name)
         if clean in made:
-            raise Unusable("the answer has a name twice in one object")
+            raise UnusableAnswer("the answer has a name twice in one object")
         made[clean] = scrub(value) if isinstance(value, str) else _scrubbed_list(value)
     return made
 
@@ -67,13 +67,13 @@ def _scrubbed_list(value: object) -> object:
 
 
 def _refuse_constant(name: str) -> object:
-    raise Unusable(f"{name} is not JSON")
+    raise UnusableAnswer(f"{name} is not JSON")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise Unusable("the answer has a number that is too large")
+        raise UnusableAnswer("the answer has a number that is too large")
     return number
 
 

@@ -11,14 +11,14 @@ from app.domain.jobs import Progress
 from app.domain.leases import ClaimedJob
 from app.domain.llm.bm25 import ranked
 from app.domain.llm.chunks import Chunk, chunked
-from app.domain.llm.citations import Citation, Source, cite
+from app.domain.llm.citations import Citation, ClaimedSource, cite
 from app.domain.outcomes import Outcome
-from app.handlers.llm.conversation import Asking, Budget
+from app.handlers.llm.conversation import Budget, Conversation
 from app.handlers.llm.document_text import DocumentText, text_of, warning
-from app.handlers.llm.map_reduce import Part, over_parts
+from app.handlers.llm.map_reduce import DocumentPart, over_parts
 from app.handlers.llm.prompts import Prompt
 from app.handlers.llm.results import ending_of
-from app.handlers.llm.schema_validation import Fitting
+from app.handlers.llm.schema_validation import SchemaValidator
 from app.ports.database import Database
 from app.ports.leases import Reporter
 from app.ports.llm import Llm
@@ -34,8 +34,8 @@ QUOTES: Mapping[str, Any] = {
 }
 
 
-def source_of(told: Mapping[str, Any]) -> Source:
-    return Source(page=int(told["page"]), quote=told["quote"])
+def source_of(told: Mapping[str, Any]) -> ClaimedSource:
+    return ClaimedSource(page=int(told["page"]), quote=told["quote"])
 
 
 def cited(quotes: Iterable[Mapping[str, Any]], shown: Chunk, text: DocumentText) -> list[Citation]:
@@ -97,7 +97,7 @@ class AskHandler:
     async def _result(self, job: ClaimedJob, reporter: Reporter) -> Mapping[str, object]:
         question = AskPayload.model_validate(job.payload).question
         text = await text_of(self.database, job)
-        asking = await Asking.open(self.llm, self.database, job.lease, budget=self.budget)
+        asking = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
         prompt = Prompt(task=TASK, wish=question, material="", schema=SCHEMA)
         helpings = await asyncio.to_thread(_helpings, text, question, room=asking.room(prompt))
         read: set[int] = set()
@@ -119,7 +119,7 @@ class AskHandler:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class QuotedAnswer:
     answer: str
     citations: list[Citation]
 
@@ -135,18 +135,20 @@ def _helpings(text: DocumentText, question: str, *, room: int) -> list[Chunk]:
     return [Chunk(tuple(sorted(chunk.pieces, key=lambda piece: piece.page))) for chunk in chunks[:ROUNDS]]
 
 
-async def _found(helping: Chunk, text: DocumentText, asking: Asking, prompt: Prompt, *, last: bool) -> Found | None:
+async def _found(
+    helping: Chunk, text: DocumentText, asking: Conversation, prompt: Prompt, *, last: bool
+) -> QuotedAnswer | None:
     """The first answer, where the pages had to be shown in several parts."""
-    fitting = Fitting(CHECKED)
+    fitting = SchemaValidator(CHECKED)
 
-    async def ask(part: Part) -> Mapping[str, Any]:
+    async def ask(part: DocumentPart) -> Mapping[str, Any]:
         final = last and part.last
         answer: Mapping[str, Any] = await asking.ask(prompt.of(part.chunk), fitting, final=final, long=part.long)
         return answer
 
     for chunk, answer in await over_parts([helping], ask):
         if answer["found"]:
-            return Found(str(answer["answer"]), cited(answer["quotes"], chunk, text))
+            return QuotedAnswer(str(answer["answer"]), cited(answer["quotes"], chunk, text))
     return None
 
 

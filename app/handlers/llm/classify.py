@@ -11,12 +11,12 @@ from app.domain.llm.chunks import Chunk, ranges
 from app.domain.llm.citations import Citation
 from app.domain.outcomes import Outcome
 from app.handlers.llm.ask import QUOTES, cited, doubts, verified
-from app.handlers.llm.conversation import Asking, Budget
+from app.handlers.llm.conversation import Budget, Conversation
 from app.handlers.llm.document_text import text_of
-from app.handlers.llm.map_reduce import Part, over_parts
+from app.handlers.llm.map_reduce import DocumentPart, over_parts
 from app.handlers.llm.prompts import Prompt
 from app.handlers.llm.results import ending_of
-from app.handlers.llm.schema_validation import Fitting
+from app.handlers.llm.schema_validation import SchemaValidator
 from app.ports.database import Database
 from app.ports.leases import Reporter
 from app.ports.llm import Llm
@@ -40,7 +40,7 @@ class ClassifyPayload(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LabelFinding:
     labels: list[str]
     reason: str
     citations: list[Citation]
@@ -59,15 +59,15 @@ class ClassifyHandler:
     async def _result(self, job: ClaimedJob, reporter: Reporter) -> Mapping[str, object]:
         payload = ClassifyPayload.model_validate(job.payload)
         text = await text_of(self.database, job)
-        asking = await Asking.open(self.llm, self.database, job.lease, budget=self.budget)
+        asking = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
         prompt = _prompt(payload)
-        fitting = Fitting(prompt.schema)
+        fitting = SchemaValidator(prompt.schema)
 
-        async def ask(part: Part) -> Finding:
+        async def ask(part: DocumentPart) -> LabelFinding:
             final = part.last and (part.alone or payload.multiple)
             question = prompt.of(part.chunk)
             told = await asking.ask(question, fitting, final=final, divisible=part.divisible, long=part.long)
-            return Finding(told["labels"], told["reason"], cited(told["quotes"], part.chunk, text))
+            return LabelFinding(told["labels"], told["reason"], cited(told["quotes"], part.chunk, text))
 
         findings = await over_parts(await asking.planned(prompt, text.pieces), ask, reporter)
         labels, reason = await _together(findings, asking, payload)
@@ -84,7 +84,7 @@ class ClassifyHandler:
 
 
 async def _together(
-    findings: Sequence[tuple[Chunk, Finding]], asking: Asking, payload: ClassifyPayload
+    findings: Sequence[tuple[Chunk, LabelFinding]], asking: Conversation, payload: ClassifyPayload
 ) -> tuple[list[str], str]:
     """All labels that were found, or the one; where parts differ on that one, the model is asked again."""
     found = {label for _, finding in findings for label in finding.labels}
@@ -94,11 +94,11 @@ async def _together(
         return labels, " ".join(reasons)
     told = [f"Pages {ranges(chunk.pages)}: {finding.labels}, {finding.reason}" for chunk, finding in findings]
     prompt = Prompt(task=OF_FINDINGS, wish="", material="\n".join(told), schema=_schema(labels, most=1))
-    answer = await asking.ask(prompt, Fitting(prompt.schema), final=True)
+    answer = await asking.ask(prompt, SchemaValidator(prompt.schema), final=True)
     return list(answer["labels"]), str(answer["reason"])
 
 
-def _agrees(finding: Finding, labels: Sequence[str]) -> bool:
+def _agrees(finding: LabelFinding, labels: Sequence[str]) -> bool:
     """It speaks for one of them; or, where there are none, for none."""
     return bool(set(labels) & set(finding.labels)) if labels else not finding.labels
 

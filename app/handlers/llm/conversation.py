@@ -14,14 +14,14 @@ from typing_extensions import override
 
 from app.domain.errors import Conflict, Unavailable
 from app.domain.leases import Lease
-from app.domain.llm.chunks import Chunk, Piece, chunked
-from app.domain.llm.kept_answers import Kept
-from app.domain.usage import Used
-from app.handlers.llm.answers import Unusable, read_answer
+from app.domain.llm.chunks import Chunk, PagePart, chunked
+from app.domain.llm.kept_answers import KeptAnswer
+from app.domain.usage import UsageCounts
+from app.handlers.llm.answers import UnusableAnswer, read_answer
 from app.handlers.llm.prompts import Prompt
-from app.handlers.llm.schema_validation import Fitting
+from app.handlers.llm.schema_validation import SchemaValidator
 from app.ports.database import Database
-from app.ports.llm import Llm, LlmContextExceeded, LlmFault, LlmTruncated, Usage
+from app.ports.llm import Llm, LlmContextExceeded, LlmFault, LlmTruncated, TokenUsage
 
 TRIES = 2
 """The question, and one more after an answer that is of no use: a third has never been worth its price."""
@@ -56,9 +56,9 @@ class Budget:
         return f"{self.calls:,} and {self.tokens:,} (DAIRA_LLM_MAX_CALLS, DAIRA_LLM_MAX_TOKENS)"
 
 
-class Asking:
+class Conversation:
     def __init__(
-        self, llm: Llm, database: Database, lease: Lease, *, budget: Budget, kept: Iterable[Kept] = ()
+        self, llm: Llm, database: Database, lease: Lease, *, budget: Budget, kept: Iterable[KeptAnswer] = ()
     ) -> None:
         self._llm = llm
         self._database = database
@@ -72,7 +72,7 @@ class Asking:
         self._long_answer = min(LONG_ANSWER, llm.context_tokens // 4)
 
     @classmethod
-    async def open(cls, llm: Llm, database: Database, lease: Lease, *, budget: Budget) -> "Asking":
+    async def open(cls, llm: Llm, database: Database, lease: Lease, *, budget: Budget) -> "Conversation":
         """With what earlier attempts were answered."""
         async with database.begin(lease.tenant_id) as tx:
             kept = await tx.answers.kept(lease.job_id)
@@ -92,7 +92,7 @@ class Asking:
             )
         return room
 
-    async def planned(self, prompt: Prompt, pieces: Sequence[Piece]) -> list[Chunk]:
+    async def planned(self, prompt: Prompt, pieces: Sequence[PagePart]) -> list[Chunk]:
         """All of them, in as few questions as can be. Raises Unanswerable when those are beyond the budget."""
         chunks = await asyncio.to_thread(chunked, pieces, room=self.room(prompt))
         tokens = sum(chunk.tokens + prompt.overhead for chunk in chunks)
@@ -104,7 +104,13 @@ class Asking:
         return chunks
 
     async def ask(
-        self, prompt: Prompt, fitting: Fitting, *, final: bool = False, divisible: bool = False, long: bool = False
+        self,
+        prompt: Prompt,
+        fitting: SchemaValidator,
+        *,
+        final: bool = False,
+        divisible: bool = False,
+        long: bool = False,
     ) -> Any:
         """A JSON value that fits. `final`: the job ends with it. `long`: the answer may be as long as can be.
 
@@ -127,8 +133,8 @@ class Asking:
         raise Unanswerable("llm_invalid_output", f"the model gave no usable answer: {fault or CUT_OFF}")
 
     async def _tried(
-        self, prompt: Prompt, fitting: Fitting, *, number: int, fault: str | None, long: bool, final: bool
-    ) -> tuple[Kept, Any]:
+        self, prompt: Prompt, fitting: SchemaValidator, *, number: int, fault: str | None, long: bool, final: bool
+    ) -> tuple[KeptAnswer, Any]:
         name = f"{prompt.digest}:{number}{':long' if long else ''}"
         known = self._kept.get(name)
         if known is not None:
@@ -140,16 +146,18 @@ class Asking:
             try:
                 # Beside the loop: an answer may be long, and its schema a stranger's.
                 value = await asyncio.to_thread(read_answer, text, fitting)
-            except Unusable as useless:
+            except UnusableAnswer as useless:
                 text, fault = None, str(useless)
-        kept = Kept(
+        kept = KeptAnswer(
             question=name, text=text, fault=fault, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens
         )
         if not final or kept.fault is not None:
             await self._keep(kept)
         return kept, value
 
-    async def _asked(self, prompt: Prompt, *, fault: str | None, long: bool) -> tuple[str | None, str | None, Usage]:
+    async def _asked(
+        self, prompt: Prompt, *, fault: str | None, long: bool
+    ) -> tuple[str | None, str | None, TokenUsage]:
         """Text, or why there is none that counts, and what it has cost."""
         most = self._long_answer if long else self._answer
         self._check_budget(prompt.tokens + most)
@@ -173,18 +181,18 @@ class Asking:
                 f" what it may spend, {self._budget}",
             )
 
-    def _spend(self, usage: Usage) -> None:
+    def _spend(self, usage: TokenUsage) -> None:
         self._calls += 1
         self._input += usage.input_tokens
         self._output += usage.output_tokens
 
-    async def _count(self, usage: Usage) -> None:
+    async def _count(self, usage: TokenUsage) -> None:
         """For what ends without an answer to keep. Never twice: where it is not known whether it was, it is let be."""
         with suppress(Unavailable):
             async with self._database.begin(self._lease.tenant_id) as tx:
-                await tx.usage.add(Used(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens))
+                await tx.usage.add(UsageCounts(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens))
 
-    async def _keep(self, kept: Kept) -> None:
+    async def _keep(self, kept: KeptAnswer) -> None:
         """Tried until it is known, as a settle is: what was paid for is not lost to a restart of the database."""
         self._kept[kept.question] = kept
         while True:

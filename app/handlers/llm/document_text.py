@@ -11,8 +11,8 @@ from app.domain.errors import DocumentFault
 from app.domain.ids import DocumentId
 from app.domain.jobs import Job, JobError
 from app.domain.leases import ClaimedJob
-from app.domain.llm.chunks import Chunk, Piece, ranges
-from app.domain.llm.citations import Pages
+from app.domain.llm.chunks import Chunk, PagePart, ranges
+from app.domain.llm.citations import CitationPages
 from app.domain.llm.prompt_injection import orders_in
 from app.domain.pages import Page
 from app.ports.database import Database
@@ -21,7 +21,7 @@ LOOK_AGAIN = timedelta(seconds=60)
 """While the text is being read. The end of the `ocr` job wakes the job earlier; this is for when that was lost."""
 
 
-class NotYet(Exception):
+class TextNotReady(Exception):
     """The text is on its way."""
 
     after = LOOK_AGAIN
@@ -33,14 +33,14 @@ class DocumentText:
     pages: Sequence[Page]
 
     @cached_property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[PagePart]:
         """One for each page that has a text."""
-        return [Piece(page=page.number, text=page.text) for page in self.pages if page.text.strip()]
+        return [PagePart(page=page.number, text=page.text) for page in self.pages if page.text.strip()]
 
-    def shown(self, chunk: Chunk) -> Pages:
+    def shown(self, chunk: Chunk) -> CitationPages:
         """The pages that a model was shown: of others it can know nothing, and what it says of them is not counted."""
         numbers = set(chunk.pages)
-        return Pages(page for page in self.pages if page.number in numbers)
+        return CitationPages(page for page in self.pages if page.number in numbers)
 
     def coverage(self, read: Collection[int] | None = None) -> dict[str, object]:
         """What the answer rests on. `read`: the pages that a model was shown; None: all."""
@@ -85,9 +85,9 @@ async def text_of(database: Database, job: ClaimedJob) -> DocumentText:
     return text
 
 
-def _missing(readings: Sequence[Job]) -> NotYet | DocumentFault:
+def _missing(readings: Sequence[Job]) -> TextNotReady | DocumentFault:
     if any(not job.state.terminal for job in readings):
-        return NotYet("the document is being read")
+        return TextNotReady("the document is being read")
     reason = next((job.error for job in readings if job.error is not None), None)
     if reason is None:
         return DocumentFault("empty", "the document has no text: ask for an ocr job first")

@@ -8,17 +8,17 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.domain.leases import ClaimedJob
-from app.domain.llm.citations import Citation, Source, cite, search
-from app.domain.llm.merging import Found, Merged, leaves
+from app.domain.llm.citations import Citation, ClaimedSource, cite, search
+from app.domain.llm.merging import LocatedValue, MergedValue, leaves
 from app.domain.outcomes import Outcome
 from app.handlers.llm.ask import source_of
-from app.handlers.llm.conversation import Asking, Budget
+from app.handlers.llm.conversation import Budget, Conversation
 from app.handlers.llm.document_text import DocumentText, text_of, warning
 from app.handlers.llm.extract_merge import joined, of_a_part, of_the_whole
-from app.handlers.llm.map_reduce import Part, over_parts
+from app.handlers.llm.map_reduce import DocumentPart, over_parts
 from app.handlers.llm.prompts import Prompt
 from app.handlers.llm.results import ending_of
-from app.handlers.llm.schema_validation import Fitting
+from app.handlers.llm.schema_validation import SchemaValidator
 from app.ports.database import Database
 from app.ports.leases import Reporter
 from app.ports.llm import Llm
@@ -52,12 +52,12 @@ class ExtractHandler:
         payload = ExtractPayload.model_validate(job.payload)
         schema = payload.json_schema
         text = await text_of(self.database, job)
-        asking = await Asking.open(self.llm, self.database, job.lease, budget=self.budget)
+        asking = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
         whole = Prompt(task=TASK, wish=payload.instructions or "", material="", schema=of_the_whole(schema))
         some = Prompt(task=f"{TASK} {OF_A_PART}", wish=whole.wish, material="", schema=of_a_part(schema))
-        fits_whole, fits_part = Fitting(whole.schema), Fitting(some.schema)
+        fits_whole, fits_part = SchemaValidator(whole.schema), SchemaValidator(some.schema)
 
-        async def ask(part: Part) -> Found:
+        async def ask(part: DocumentPart) -> LocatedValue:
             prompt, fitting = (whole, fits_whole) if part.alone else (some, fits_part)
             question, divisible = prompt.of(part.chunk), part.divisible
             answer = await asking.ask(question, fitting, final=part.last, divisible=divisible, long=part.long)
@@ -65,7 +65,7 @@ class ExtractHandler:
             return await asyncio.to_thread(_found, answer, part, text)
 
         found = [each for _, each in await over_parts(await asking.planned(some, text.pieces), ask, reporter)]
-        values = joined(found, schema) if len(found) > 1 else Merged(found[0].data, dict(found[0].citations))
+        values = joined(found, schema) if len(found) > 1 else MergedValue(found[0].data, dict(found[0].citations))
         return _told(values) | {
             "warnings": text.warnings + _warnings(values),
             "coverage": text.coverage(),
@@ -73,7 +73,7 @@ class ExtractHandler:
         }
 
 
-def _found(answer: Mapping[str, Any], part: Part, text: DocumentText) -> Found:
+def _found(answer: Mapping[str, Any], part: DocumentPart, text: DocumentText) -> LocatedValue:
     """Every value with a citation: where the model says it stands, or else where it is found."""
     pages = text.shown(part.chunk)
     sources = {_pointer(source["pointer"]): source_of(source) for source in reversed(answer["sources"])}
@@ -82,7 +82,7 @@ def _found(answer: Mapping[str, Any], part: Part, text: DocumentText) -> Found:
     for at, value in leaves(data):
         source = _nearest(at, sources)
         citations[at] = cite(value, source, pages) if source is not None else search(value, pages)
-    return Found(data, citations)
+    return LocatedValue(data, citations)
 
 
 def _pointer(told: str) -> str:
@@ -91,14 +91,14 @@ def _pointer(told: str) -> str:
     return rooted.removeprefix("/data") if rooted == "/data" or rooted.startswith("/data/") else rooted
 
 
-def _nearest(pointer: str, sources: Mapping[str, Source]) -> Source | None:
+def _nearest(pointer: str, sources: Mapping[str, ClaimedSource]) -> ClaimedSource | None:
     """A row's source is that of its cells, where they have none of their own."""
     while pointer not in sources and pointer:
         pointer = pointer.rpartition("/")[0]
     return sources.get(pointer)
 
 
-def _told(values: Merged) -> dict[str, object]:
+def _told(values: MergedValue) -> dict[str, object]:
     unverified = _unverified(values.citations)
     return {
         "data": values.data,
@@ -113,7 +113,7 @@ def _unverified(citations: Mapping[str, Citation]) -> list[str]:
     return [at for at, citation in citations.items() if not citation.verified]
 
 
-def _warnings(values: Merged) -> list[dict[str, object]]:
+def _warnings(values: MergedValue) -> list[dict[str, object]]:
     found = []
     if unverified := _unverified(values.citations):
         detail = "these values were not found on a page: don't take them for facts"

@@ -6,14 +6,14 @@ from typing import Any
 
 from jsonschema.exceptions import ValidationError
 
-from app.domain.llm.merging import Found, Merged, escaped, merged
+from app.domain.llm.merging import LocatedValue, MergedValue, escaped, merged
 from app.handlers.llm.conversation import Unanswerable
 from app.handlers.llm.schema_checks import AnySchema, Schema, rebuilt
-from app.handlers.llm.schema_validation import Fitting, TooMuchWorkError, frozen, place
+from app.handlers.llm.schema_validation import SchemaValidator, TooMuchWorkError, frozen, place
 
 
-def joined(found: Sequence[Found], schema: Schema) -> Merged:
-    fitting = Fitting(schema)
+def joined(found: Sequence[LocatedValue], schema: Schema) -> MergedValue:
+    fitting = SchemaValidator(schema)
     values = merged(found, same=frozen)
     sets = [_pointer(fault) for fault in _faults(values, fitting) if fault.validator == "uniqueItems"]
     if sets:
@@ -31,14 +31,14 @@ def joined(found: Sequence[Found], schema: Schema) -> Merged:
     return values
 
 
-def _faults(values: Merged, fitting: Fitting) -> list[ValidationError]:
+def _faults(values: MergedValue, fitting: SchemaValidator) -> list[ValidationError]:
     try:
         return list(fitting.faults(values.data))
     except TooMuchWorkError:
         raise Unanswerable("llm_invalid_output", "the values take too long to be checked against the schema") from None
 
 
-def _fill(fault: ValidationError, fitting: Fitting) -> None:
+def _fill(fault: ValidationError, fitting: SchemaValidator) -> None:
     """Nothing was found of what is required: said so, where the schema has a way to say it."""
     for name in fault.validator_value:
         if name not in fault.instance:
@@ -47,7 +47,7 @@ def _fill(fault: ValidationError, fitting: Fitting) -> None:
                 fault.instance[name] = blanks[0]
 
 
-def _blanks(fitting: Fitting, schema: AnySchema) -> list[object]:
+def _blanks(fitting: SchemaValidator, schema: AnySchema) -> list[object]:
     """What says that there is nothing, as far as the schema has it so."""
     blanks: tuple[object, ...] = (None, [], {})
     return [blank for blank in blanks if fitting.accepts(blank, schema)]

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class DocumentPart:
     chunk: Chunk
     long: bool
     """It is half of one whose answer was cut off: there is no second time."""
@@ -28,7 +28,7 @@ class Part:
 
 
 async def over_parts(
-    chunks: Sequence[Chunk], ask: Callable[[Part], Awaitable[T]], reporter: Reporter | None = None
+    chunks: Sequence[Chunk], ask: Callable[[DocumentPart], Awaitable[T]], reporter: Reporter | None = None
 ) -> list[tuple[Chunk, T]]:
     """What each part was answered, in the document's order; nothing is left out.
 
@@ -41,7 +41,7 @@ async def over_parts(
     while waiting:
         chunk, long = waiting.popleft()
         try:
-            answer = await ask(Part(chunk=chunk, long=long, alone=alone, last=not waiting))
+            answer = await ask(DocumentPart(chunk=chunk, long=long, alone=alone, last=not waiting))
         except (LlmContextExceeded, LlmTruncated) as fault:
             halves = chunk.halves()
             if halves is None:

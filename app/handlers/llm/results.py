@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Iterable, Mapping
 from app.domain.errors import Unavailable
 from app.domain.jobs import JobError
 from app.domain.leases import ClaimedJob
-from app.domain.llm.kept_answers import Kept
+from app.domain.llm.kept_answers import KeptAnswer
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze
-from app.domain.usage import Used, total
+from app.domain.usage import UsageCounts, total
 from app.handlers.llm.conversation import Unanswerable
-from app.handlers.llm.document_text import NotYet
+from app.handlers.llm.document_text import TextNotReady
 from app.ports.database import Tx
 from app.ports.llm import LlmBusy, LlmContextExceeded, LlmFault, LlmRefused, LlmRejected, LlmTruncated
 
@@ -25,7 +25,7 @@ async def ending_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> O
     """Whatever else is raised is the caller's to judge: DocumentFault, or a fault of ours."""
     try:
         result = await work
-    except NotYet as wait:
+    except TextNotReady as wait:
         return Snooze(wait.after, JobError(code="not_ready", message=str(wait)))
     except LlmBusy as busy:
         return Snooze(busy.after, JobError(code="unavailable", message=str(busy)))
@@ -44,12 +44,12 @@ async def ending_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> O
     return Done(apply)
 
 
-def _uncounted(result: Mapping[str, object], kept: Iterable[Kept]) -> Used:
+def _uncounted(result: Mapping[str, object], kept: Iterable[KeptAnswer]) -> UsageCounts:
     """What the last answer cost, which was not kept: the others were counted when they were."""
     price = result.get("usage")
     assert isinstance(price, Mapping)
     counted = total(each.used for each in kept)
-    return Used(
+    return UsageCounts(
         input_tokens=max(0, int(price["input_tokens"]) - counted.input_tokens),
         output_tokens=max(0, int(price["output_tokens"]) - counted.output_tokens),
     )

@@ -30,14 +30,14 @@ NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SchemaPart:
     pointer: tuple[str, ...]
     schema: Schema
     same_place: bool
     """It looks at the value that the schema around it looks at."""
 
 
-def parts_of(schema: Schema, pointer: tuple[str, ...] = ()) -> Iterator[Part]:
+def parts_of(schema: Schema, pointer: tuple[str, ...] = ()) -> Iterator[SchemaPart]:
     """The schemas directly inside."""
     for keyword, value in schema.items():
         found: Mapping[tuple[str, ...], object] = {}
@@ -49,12 +49,12 @@ def parts_of(schema: Schema, pointer: tuple[str, ...] = ()) -> Iterator[Part]:
             found = {(name,): each for name, each in value.items()}
         for rest, part in found.items():
             if isinstance(part, Mapping):
-                yield Part((*pointer, keyword, *rest), part, keyword in SAME_PLACE)
+                yield SchemaPart((*pointer, keyword, *rest), part, keyword in SAME_PLACE)
 
 
-def all_parts(schema: Schema) -> Iterator[Part]:
+def all_parts(schema: Schema) -> Iterator[SchemaPart]:
     """The schema itself, and all within it."""
-    waiting = [Part((), schema, same_place=False)]
+    waiting = [SchemaPart((), schema, same_place=False)]
     while waiting:
         part = waiting.pop()
         yield part
@@ -136,7 +136,7 @@ def _fits(value: object, levels: int) -> bool:
     return levels > 0 and all(_fits(part, levels - 1) for part in parts)
 
 
-def _check_part(part: Part) -> None:
+def _check_part(part: SchemaPart) -> None:
     for keyword in ROOT_ALONE:
         if part.pointer and keyword in part.schema:
             raise SchemaFault(f"{keyword} may stand at the root alone", *part.pointer, keyword)
@@ -148,14 +148,14 @@ def _check_part(part: Part) -> None:
             raise SchemaFault(f"the pattern is not understood (RE2): {reason[:100]}", *pointer) from None
 
 
-def _patterns(part: Part) -> Iterator[tuple[tuple[str, ...], str]]:
+def _patterns(part: SchemaPart) -> Iterator[tuple[tuple[str, ...], str]]:
     if "pattern" in part.schema:
         yield (*part.pointer, "pattern"), part.schema["pattern"]
     for pattern in part.schema.get("patternProperties", ()):
         yield (*part.pointer, "patternProperties", pattern), pattern
 
 
-def _check_references(parts: Mapping[tuple[str, ...], Part]) -> None:
+def _check_references(parts: Mapping[tuple[str, ...], SchemaPart]) -> None:
     named = {
         f"#{part.schema[keyword]}": part
         for part in parts.values()
@@ -175,8 +175,11 @@ def _check_references(parts: Mapping[tuple[str, ...], Part]) -> None:
 
 
 def _target(
-    reference: str, parts: Mapping[tuple[str, ...], Part], named: Mapping[str, Part], pointer: tuple[str, ...]
-) -> Part:
+    reference: str,
+    parts: Mapping[tuple[str, ...], SchemaPart],
+    named: Mapping[str, SchemaPart],
+    pointer: tuple[str, ...],
+) -> SchemaPart:
     if not reference.startswith("#"):
         raise SchemaFault("a reference leads to another part of the schema: #/$defs/…", *pointer)
     steps = unquote(reference[1:]).split("/")[1:]
@@ -187,7 +190,10 @@ def _target(
 
 
 def _size(
-    part: Part, targets: Mapping[tuple[str, ...], Part], sizes: dict[tuple[str, ...], int], within: frozenset[object]
+    part: SchemaPart,
+    targets: Mapping[tuple[str, ...], SchemaPart],
+    sizes: dict[tuple[str, ...], int],
+    within: frozenset[object],
 ) -> int:
     """How many schemas look at the value that this one looks at."""
     if part.pointer in within:

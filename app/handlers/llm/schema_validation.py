@@ -19,7 +19,7 @@ Keyword = Callable[[Any, Any, Any, Schema], Iterator[ValidationError] | None]
 class TooMuchWorkError(Exception): ...
 
 
-class Fitting:
+class SchemaValidator:
     def __init__(self, schema: Schema) -> None:
         self._steps = 0
         keywords: dict[str, Keyword] = {**Draft202012Validator.VALIDATORS, **OUR_OWN}

@@ -9,12 +9,12 @@ from app.domain.leases import ClaimedJob
 from app.domain.llm.chunks import Chunk, ranges
 from app.domain.llm.token_estimate import estimate
 from app.domain.outcomes import Outcome
-from app.handlers.llm.conversation import Asking, Budget
+from app.handlers.llm.conversation import Budget, Conversation
 from app.handlers.llm.document_text import text_of, warning
-from app.handlers.llm.map_reduce import Part, over_parts
+from app.handlers.llm.map_reduce import DocumentPart, over_parts
 from app.handlers.llm.prompts import Prompt
 from app.handlers.llm.results import ending_of
-from app.handlers.llm.schema_validation import Fitting
+from app.handlers.llm.schema_validation import SchemaValidator
 from app.ports.database import Database
 from app.ports.leases import Reporter
 from app.ports.llm import Llm
@@ -56,14 +56,14 @@ class SummarizeHandler:
     async def _result(self, job: ClaimedJob, reporter: Reporter) -> Mapping[str, object]:
         payload = SummarizePayload.model_validate(job.payload)
         text = await text_of(self.database, job)
-        asking = await Asking.open(self.llm, self.database, job.lease, budget=self.budget)
+        asking = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
         whole = Prompt(task=TASK, wish=_wish(payload), material="", schema=SCHEMA)
         notes = Prompt(
             task=NOTES, wish=f"At most {BE_BRIEF} words. {_in(payload.language)}", material="", schema=SCHEMA
         )
-        fitting = Fitting(SCHEMA)
+        fitting = SchemaValidator(SCHEMA)
 
-        async def ask(part: Part) -> str:
+        async def ask(part: DocumentPart) -> str:
             prompt = (whole if part.alone else notes).of(part.chunk)
             divisible = part.divisible
             answer = await asking.ask(prompt, fitting, final=part.alone, divisible=divisible, long=part.long)
@@ -82,7 +82,9 @@ class SummarizeHandler:
         }
 
 
-async def _summed_up(noted: list[tuple[Chunk, str]], asking: Asking, whole: Prompt, fitting: Fitting) -> str:
+async def _summed_up(
+    noted: list[tuple[Chunk, str]], asking: Conversation, whole: Prompt, fitting: SchemaValidator
+) -> str:
     """Again and again, until one is left."""
     prompt = Prompt(task=OF_NOTES, wish=whole.wish, material="", schema=SCHEMA)
     notes = [f"Pages {ranges(chunk.pages)}: {note}" for chunk, note in noted]

@@ -19,13 +19,13 @@ from app.domain.pages import Page
 from app.domain.warnings import DocumentWarning
 from app.ports.reading import Mode
 from app.reading.children import wire
-from app.reading.children.render_requests import REQUESTS, Printing
-from app.reading.engine import Engine
+from app.reading.children.render_requests import REQUESTS, RenderRequests
+from app.reading.engine import OcrEngine
 from app.reading.engines.choose import opened
 from app.reading.faults import too_many_pages
 from app.reading.image.file import ImageFile
 from app.reading.pdf.file import PdfFile
-from app.reading.sandbox import Fence, allow_cpu, confine
+from app.reading.sandbox import CpuTimeLimit, allow_cpu, confine
 
 
 class OpenedFile(Protocol):
@@ -40,10 +40,12 @@ class OpenedFile(Protocol):
     def close(self) -> None: ...
 
 
-class Desk:
+class RequestHandler:
     """The one file that is open, and what it takes to read it."""
 
-    def __init__(self, *, engine: Engine, fence: Fence, printing: Printing, dpi: int, max_pages: int) -> None:
+    def __init__(
+        self, *, engine: OcrEngine, fence: CpuTimeLimit, printing: RenderRequests, dpi: int, max_pages: int
+    ) -> None:
         self._engine = engine
         self._fence = fence
         self._printing = printing
@@ -110,10 +112,10 @@ def main() -> None:
     setup = json.loads(sys.argv[1])
     confine(parent=setup["parent"], memory_bytes=setup["memory_bytes"])
     engine = opened(setup["engine"], tessdata=Path(setup["tessdata"]), warm=setup["warm"])
-    desk = Desk(
+    desk = RequestHandler(
         engine=engine,
-        fence=Fence(setup["pdf_cpu_seconds"]),
-        printing=Printing(answers),
+        fence=CpuTimeLimit(setup["pdf_cpu_seconds"]),
+        printing=RenderRequests(answers),
         dpi=setup["dpi"],
         max_pages=setup["max_pages"],
     )
@@ -141,7 +143,7 @@ def _send(answers: BinaryIO, message: wire.Message) -> None:
     answers.flush()
 
 
-def _guarded(desk: Desk, request: wire.Message) -> wire.Message:
+def _guarded(desk: RequestHandler, request: wire.Message) -> wire.Message:
     try:
         return desk.answer(request)
     except DocumentFault as fault:

@@ -10,9 +10,9 @@ import structlog
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page
 from app.domain.warnings import DocumentWarning
-from app.ports.reading import Mode, Unreadable
+from app.ports.reading import Mode, UnreadablePage
 from app.reading.children import wire
-from app.reading.children.pool import Pool, Seat
+from app.reading.children.pool import ChildPool, PoolSlot
 from app.reading.children.process import ChildDied, ChildProcess
 
 log = structlog.get_logger()
@@ -27,10 +27,10 @@ _KILLED = "SIGKILL"
 """How the kernel ends who took too much; whose fault it was, a second try tells."""
 
 
-class Desk:
+class FileSession:
     """All calls raise DocumentFault."""
 
-    def __init__(self, seat: Seat, *, opening: wire.Message, timeout: timedelta) -> None:
+    def __init__(self, seat: PoolSlot, *, opening: wire.Message, timeout: timedelta) -> None:
         self.seat = seat
         self._opening = opening
         self._timeout = timeout
@@ -101,20 +101,22 @@ def _without_fault(answer: wire.Message) -> wire.Message:
     return answer
 
 
-Work = asyncio.Task[Page | Unreadable]
+Work = asyncio.Task[Page | UnreadablePage]
 
 
-class Reading:
+class DocumentSession:
     """An OpenFile. It has one seat for certain; others help while nobody waits for them."""
 
-    def __init__(self, pool: Pool, seat: Seat, *, opening: wire.Message, mode: Mode, timeout: timedelta) -> None:
+    def __init__(
+        self, pool: ChildPool, seat: PoolSlot, *, opening: wire.Message, mode: Mode, timeout: timedelta
+    ) -> None:
         self._pool = pool
         self._opening = opening
         self._mode = mode
         self._timeout = timeout
-        self._own = Desk(seat, opening=opening, timeout=timeout)
-        self._helpers: list[Desk] = []
-        self._working: dict[Work, Desk] = {}
+        self._own = FileSession(seat, opening=opening, timeout=timeout)
+        self._helpers: list[FileSession] = []
+        self._working: dict[Work, FileSession] = {}
         self._is_shared = False
         """Whether it is worth opening in several children."""
         self.page_count = 0
@@ -126,7 +128,7 @@ class Reading:
         self.warnings = wire.unpacked_warnings(opened["warnings"])
         self._is_shared = opened["shared"]
 
-    async def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | Unreadable]:
+    async def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | UnreadablePage]:
         everything = range(1, self.page_count + 1)
         waiting = deque(everything if numbers is None else [number for number in numbers if number in everything])
         await self._assign(waiting)
@@ -159,19 +161,19 @@ class Reading:
             else:
                 await self._dismiss(helper)
         while waiting and self._is_shared and (seat := await self._pool.spare()):
-            helper = Desk(seat, opening=self._opening, timeout=self._timeout)
+            helper = FileSession(seat, opening=self._opening, timeout=self._timeout)
             self._helpers.append(helper)
             self._start(helper, waiting)
 
-    def _start(self, desk: Desk, waiting: deque[int]) -> None:
+    def _start(self, desk: FileSession, waiting: deque[int]) -> None:
         self._working[asyncio.create_task(self._read(desk, waiting.popleft()))] = desk
 
-    async def _dismiss(self, helper: Desk) -> None:
+    async def _dismiss(self, helper: FileSession) -> None:
         self._helpers.remove(helper)
         await self._pool.give_back(helper.seat)
 
-    async def _read(self, desk: Desk, number: int) -> Page | Unreadable:
+    async def _read(self, desk: FileSession, number: int) -> Page | UnreadablePage:
         try:
             return wire.unpacked((await desk.page(number, mode=self._mode))["page"])
         except DocumentFault as fault:
-            return Unreadable(number, fault)
+            return UnreadablePage(number, fault)

@@ -16,10 +16,10 @@ FILES_BEFORE_RETIREMENT = 200
 _CLEARED_WITHIN = timedelta(seconds=5)
 
 
-class Seat:
+class PoolSlot:
     """The right to one child, whichever one it is by now."""
 
-    def __init__(self, pool: "Pool") -> None:
+    def __init__(self, pool: "ChildPool") -> None:
         self._pool = pool
         self.occupant: ChildProcess | None = None
 
@@ -31,7 +31,7 @@ class Seat:
         return self.occupant
 
 
-class Pool:
+class ChildPool:
     def __init__(self, *, size: int, setup: Mapping[str, Any]) -> None:
         self._size = size
         self._setup = setup
@@ -75,27 +75,27 @@ class Pool:
             self._idle.pop().kill()
 
     @asynccontextmanager
-    async def seat(self) -> AsyncIterator[Seat]:
+    async def seat(self) -> AsyncIterator[PoolSlot]:
         """Waits for a seat. A child still at work when it is left is killed, others clear their desk."""
         self._waiting += 1
         try:
             await self._seats.acquire()
         finally:
             self._waiting -= 1
-        seat = Seat(self)
+        seat = PoolSlot(self)
         try:
             yield seat
         finally:
             await self.give_back(seat)
 
-    async def spare(self) -> Seat | None:
+    async def spare(self) -> PoolSlot | None:
         """One more seat, to be given back as soon as the pool is wanted; None where all are taken."""
         if self._seats.locked():
             return None
         await self._seats.acquire()
-        return Seat(self)
+        return PoolSlot(self)
 
-    async def give_back(self, seat: Seat) -> None:
+    async def give_back(self, seat: PoolSlot) -> None:
         try:
             await self._vacate(seat)
         finally:
@@ -132,7 +132,7 @@ class Pool:
         await child.ended()
         self._living.discard(child)
 
-    async def _vacate(self, seat: Seat) -> None:
+    async def _vacate(self, seat: PoolSlot) -> None:
         child = seat.occupant
         if child is None or not child.is_alive:
             return

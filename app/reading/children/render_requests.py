@@ -10,12 +10,12 @@ from typing_extensions import Buffer, override
 from app.domain.errors import DocumentFault
 from app.reading.children import wire
 from app.reading.image.file import ImageFile
-from app.reading.image.frame import Frame, eight_bit, flattened
+from app.reading.image.frame import ImageFrame, eight_bit, flattened
 from app.reading.pdf.file import PdfFile
 from app.reading.pdf.rendering import resized
 
 if TYPE_CHECKING:
-    from app.reading.pdf.searchable import Copy
+    from app.reading.pdf.searchable import SearchableCopy
 
 REQUESTS = frozenset({"page_image", "copy", "lay", "save"})
 _CHUNK = 256 * 1024
@@ -23,12 +23,12 @@ _QUICK = 3
 """Level of compression: a third of the usual one's time, for a tenth more bytes."""
 
 
-class Printing:
+class RenderRequests:
     """Raises DocumentFault."""
 
     def __init__(self, answers: BinaryIO) -> None:
         self._out = _Chunks(answers)
-        self._copy: Copy | None = None
+        self._copy: SearchableCopy | None = None
 
     def answer(self, request: wire.Message, *, file: object, path: Path) -> wire.Message:
         if not isinstance(file, PdfFile | ImageFile):
@@ -64,7 +64,7 @@ class Printing:
             image.save(out, "PNG", compress_level=_QUICK)
 
 
-def _shown(frame: Frame, *, width: int) -> Image.Image:
+def _shown(frame: ImageFrame, *, width: int) -> Image.Image:
     image = frame.displayed()
     if image.has_transparency_data:
         image = flattened(image)
@@ -73,7 +73,7 @@ def _shown(frame: Frame, *, width: int) -> Image.Image:
     return resized(image, ratio=frame.size[1] / frame.size[0], width=width)
 
 
-def _copy_of(file: PdfFile | ImageFile, path: Path) -> "Copy":
+def _copy_of(file: PdfFile | ImageFile, path: Path) -> "SearchableCopy":
     # It takes a tenth of a second and some memory to load, which those who only read need not spend.
     from app.reading.pdf.searchable import ImageCopy, PdfCopy
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from app.reading.engine import Engine
+from app.reading.engine import OcrEngine
 from app.reading.engines import rapidocr
-from app.reading.engines.fallback import Auto, SecondLook, UpsideDown
-from app.reading.engines.tesseract import Tesseract
+from app.reading.engines.fallback import FallbackEngine, OrientationEngine, SmallPrintEngine
+from app.reading.engines.tesseract import TesseractEngine
 
 MEMORY_BYTES = 1536 * 1024 * 1024
 RAPID_MEMORY_BYTES = 3 * 1024**3
@@ -16,25 +16,25 @@ def memory_bytes(name: str) -> int:
     return RAPID_MEMORY_BYTES if name == "rapidocr" or (name == "auto" and rapidocr.is_installed()) else MEMORY_BYTES
 
 
-def opened(name: str, *, tessdata: Path, warm: list[str]) -> Engine:
+def opened(name: str, *, tessdata: Path, warm: list[str]) -> OcrEngine:
     """`auto`, `tesseract` or `rapidocr`, ready to read; `warm` are the languages that Tesseract has loaded."""
     match name:
         case "rapidocr":
             return _rapid()
         case "auto" if rapidocr.is_installed():
-            return Auto(first=_tesseract(tessdata, warm), open_second=rapidocr.Rapid)
+            return FallbackEngine(first=_tesseract(tessdata, warm), open_second=rapidocr.RapidOcrEngine)
         case _:
             return _tesseract(tessdata, warm)
 
 
-def _tesseract(tessdata: Path, warm: list[str]) -> SecondLook:
-    engine = Tesseract(tessdata=tessdata)
+def _tesseract(tessdata: Path, warm: list[str]) -> SmallPrintEngine:
+    engine = TesseractEngine(tessdata=tessdata)
     for language in warm:
         engine.load(language)
-    return SecondLook(UpsideDown(engine))
+    return SmallPrintEngine(OrientationEngine(engine))
 
 
-def _rapid() -> rapidocr.Rapid:
-    engine = rapidocr.Rapid()
+def _rapid() -> rapidocr.RapidOcrEngine:
+    engine = rapidocr.RapidOcrEngine()
     engine.warm()
     return engine

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from app.reading.engine import Engine, Finer, Found, certainty
+from app.reading.engine import Finer, OcrEngine, RecognizedWord, certainty
 from app.reading.geometry import MAX_PIXELS, MAX_SIDE, Box, quarter_turned, scaled
 
 DOUBTFUL = 0.85
@@ -17,15 +17,15 @@ _FEWEST = 4
 """Words. Fewer, and unsure ones, are what a logo or a photo looks like to Tesseract: not worth seconds for each."""
 
 
-class Auto:
+class FallbackEngine:
     """An Engine. The second one, which is large, is not opened before a page needs it."""
 
-    def __init__(self, *, first: Engine, open_second: Callable[[], Engine]) -> None:
+    def __init__(self, *, first: OcrEngine, open_second: Callable[[], OcrEngine]) -> None:
         self._first = first
         self._open_second = open_second
-        self._second: Engine | None = None
+        self._second: OcrEngine | None = None
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:
         first = self._first.words(image, language=language, dpi=dpi, finer=finer)
         if certainty(first) >= DOUBTFUL or len(first) < _FEWEST:
             return first
@@ -35,7 +35,7 @@ class Auto:
         return max(second, first, key=_right)
 
 
-def _right(found: Sequence[Found]) -> float:
+def _right(found: Sequence[RecognizedWord]) -> float:
     """Letters that are likely right: confidence alone would prefer one clear word to a page."""
     return sum(word.confidence * len(word.text) for word in found)
 
@@ -49,13 +49,13 @@ _LEGIBLE = 20
 _LARGER = (1.3, 2.5)
 
 
-class SecondLook:
+class SmallPrintEngine:
     """An Engine. Letters at 100 dpi gain most: of an invoice's words 95 % were right instead of 85 %."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: OcrEngine) -> None:
         self._engine = engine
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:
         found = self._engine.words(image, language=language, dpi=dpi, finer=finer)
         times = _times(found, image)
         if times is None:
@@ -73,7 +73,7 @@ def enlarged(image: Image.Image, times: float) -> Image.Image:
     return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)
 
 
-def _times(found: Sequence[Found], image: Image.Image) -> float | None:
+def _times(found: Sequence[RecognizedWord], image: Image.Image) -> float | None:
     """How many times as large the picture should be; None where it will do as it is."""
     if not found or certainty(found) >= _CERTAIN:
         return None
@@ -98,11 +98,13 @@ _MOST = 100
 """Cells of a table that are read alone, at 10 ms each."""
 _Mask = npt.NDArray[np.bool_]
 
-Alone = Callable[[Image.Image], Found | None]
+Alone = Callable[[Image.Image], RecognizedWord | None]
 """Reads a picture of one word."""
 
 
-def overlooked(image: Image.Image, known: Sequence[Found], *, within: Box, read: Alone) -> Iterator[Found]:
+def overlooked(
+    image: Image.Image, known: Sequence[RecognizedWord], *, within: Box, read: Alone
+) -> Iterator[RecognizedWord]:
     """Words of the upright page in that box which are not among the known ones."""
     left, top, right, bottom = (round(edge) for edge in within)
     grey = np.asarray(image.crop((left, top, right, bottom))).copy()
@@ -143,13 +145,13 @@ _FEW = 80
 """Words. With more the orientation is told well, and reading them again would take as long as a page."""
 
 
-class UpsideDown:
+class OrientationEngine:
     """An Engine."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: OcrEngine) -> None:
         self._engine = engine
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:
         found = self._engine.words(image, language=language, dpi=dpi, finer=finer)
         if not found or len(found) > _FEW or certainty(found) >= _DOUBTFUL:
             return found

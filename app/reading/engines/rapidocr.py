@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from app.reading.engine import Finer, Found
-from app.reading.engines.word_split import Letter, Strip, words_of
+from app.reading.engine import Finer, RecognizedWord
+from app.reading.engines.word_split import LetterBox, LineStrip, words_of
 from app.reading.geometry import quarter_turned, turned_size
 from app.reading.layout.lines import numbered
 from app.reading.layout.reading_order import in_reading_order
@@ -53,7 +53,7 @@ def is_installed() -> bool:
     return find_spec("rapidocr") is not None and find_spec("onnxruntime") is not None
 
 
-class Rapid:
+class RapidOcrEngine:
     """An Engine."""
 
     def __init__(self) -> None:
@@ -72,12 +72,12 @@ class Rapid:
         ImageDraw.Draw(page).text((16, 16), "Warm", fill=0, font_size=32)
         self.words(page, language="", dpi=200)
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:  # noqa: ARG002 - the protocol
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:  # noqa: ARG002 - the protocol
         strips, quarters = self._read(image)
         lines = [_turned(line, quarters, image.size) for strip in strips if (line := words_of(strip))]
         return _turned(numbered(in_reading_order(lines)), 4 - quarters, turned_size(image.size, quarters=quarters))
 
-    def _read(self, image: Image.Image) -> tuple[list[Strip], int]:
+    def _read(self, image: Image.Image) -> tuple[list[LineStrip], int]:
         """The lines, and how often the page must be turned by a quarter, counterclockwise, to be upright."""
         picture = _on_wide_paper(image)
         quads = self._found(picture)
@@ -91,7 +91,7 @@ class Rapid:
         lines = zip(quads, turns, read.txts, read.scores, read.word_results, strict=True)
         grey = np.asarray(image)
         return [
-            Strip.cut(grey, _around(quad, image), quarters=turn, letters=list(_letters(text, info)))
+            LineStrip.cut(grey, _around(quad, image), quarters=turn, letters=list(_letters(text, info)))
             for quad, turn, text, score, info in lines
             if score >= _DOUBTFUL and text.strip()
         ], quarters
@@ -135,7 +135,7 @@ def _rotated(cut: _Pixels, quarters: int) -> _Pixels:
     return np.ascontiguousarray(np.rot90(cut, quarters))
 
 
-def _turned(words: Iterable[Found], quarters: int, size: tuple[int, int]) -> list[Found]:
+def _turned(words: Iterable[RecognizedWord], quarters: int, size: tuple[int, int]) -> list[RecognizedWord]:
     return [replace(word, box=quarter_turned(word.box, quarters=quarters, size=size)) for word in words]
 
 
@@ -168,10 +168,10 @@ def _around(quad: _Quads, image: Image.Image) -> tuple[int, int, int, int]:
     return (x0, y0, min(max(x1, x0 + 1), image.width), min(max(y1, y0 + 1), image.height))
 
 
-def _letters(text: str, info: Any) -> Iterator[Letter]:
+def _letters(text: str, info: Any) -> Iterator[LetterBox]:
     """RapidOCR gives a place, in columns of its own, to all letters but white space, and a confidence to all."""
     places = iter([place for word in info.word_cols for place in word])
     width = max(info.line_txt_len, 1.0)
     for letter, confidence in zip(text, info.confs, strict=True):
         place = 0.0 if letter.isspace() else (next(places) + 0.5) / width
-        yield Letter(letter, min(place, 1.0), min(max(confidence, 0.0), 1.0))
+        yield LetterBox(letter, min(place, 1.0), min(max(confidence, 0.0), 1.0))

@@ -10,7 +10,7 @@ from pathlib import Path
 import tesserocr
 from PIL import Image
 
-from app.reading.engine import Finer, Found
+from app.reading.engine import Finer, RecognizedWord
 from app.reading.engines.fallback import Alone, overlooked
 from app.reading.faults import scrubbed
 from app.reading.geometry import Box, quarter_turned, turned_size
@@ -24,7 +24,7 @@ _WORD_LEVEL = "5"
 _TSV_COLUMNS = 12
 
 
-class Tesseract:
+class TesseractEngine:
     """An Engine."""
 
     def __init__(self, *, tessdata: Path) -> None:
@@ -42,7 +42,7 @@ class Tesseract:
             self._loaded[language] = tesserocr.PyTessBaseAPI(path=f"{self._tessdata}/", lang=language, psm=self._layout)
         return self._loaded[language]
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:  # noqa: ARG002 - the protocol
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:  # noqa: ARG002 - the protocol
         api = self.load(language)
         try:
             regions = _recognised(api, image, dpi=dpi)
@@ -50,7 +50,7 @@ class Tesseract:
         finally:
             api.Clear()
 
-        def alone(picture: Image.Image) -> Found | None:
+        def alone(picture: Image.Image) -> RecognizedWord | None:
             api.SetPageSegMode(tesserocr.PSM.SINGLE_LINE)
             try:
                 words = _all(_recognised(api, picture, dpi=dpi))
@@ -72,7 +72,7 @@ def _recognised(api: tesserocr.PyTessBaseAPI, image: Image.Image, *, dpi: int) -
 
 def _regions(tsv: str) -> list[Region]:
     """Columns: level, page, block, paragraph, line, word, left, top, width, height, confidence, text."""
-    regions: dict[str, dict[str, dict[str, list[Found]]]] = {}
+    regions: dict[str, dict[str, dict[str, list[RecognizedWord]]]] = {}
     for row in tsv.split("\n"):
         fields = row.split("\t")
         if len(fields) < _TSV_COLUMNS or fields[0] != _WORD_LEVEL or not (text := scrubbed(fields[11]).strip()):
@@ -80,7 +80,7 @@ def _regions(tsv: str) -> list[Region]:
         left, top, width, height = map(int, fields[6:10])
         line = regions.setdefault(fields[2], {}).setdefault(fields[3], {}).setdefault(fields[4], [])
         line.append(
-            Found(
+            RecognizedWord(
                 text=text,
                 box=(left, top, left + width, top + height),
                 confidence=round(min(max(float(fields[10]) / 100, 0), 1), 4),
@@ -101,7 +101,7 @@ def _quarters(api: tesserocr.PyTessBaseAPI) -> int:
     return found.most_common(1)[0][0]
 
 
-def _in_rows(regions: list[Region], image: Image.Image, *, quarters: int, alone: Alone) -> list[Found]:
+def _in_rows(regions: list[Region], image: Image.Image, *, quarters: int, alone: Alone) -> list[RecognizedWord]:
     """In reading order; rows are rows on the upright page, whichever way the picture shows it."""
     size = image.size
     upright: list[Region] = [
@@ -111,7 +111,7 @@ def _in_rows(regions: list[Region], image: Image.Image, *, quarters: int, alone:
     lying = [region for region in upright if not stands(region)]
     standing = [region for region in upright if stands(region)]
 
-    def also(table: Box) -> list[Found]:
+    def also(table: Box) -> list[RecognizedWord]:
         page = image.transpose(_TRANSPOSED[quarters]) if quarters else image
         # A column of digits was taken for a line that runs upwards: there are none in a table.
         standing[:] = [region for region in standing if not is_within(table, region)]
@@ -122,9 +122,9 @@ def _in_rows(regions: list[Region], image: Image.Image, *, quarters: int, alone:
     return [_turned(word, back, turned) for word in numbered([*rows, *standing])]
 
 
-def _all(regions: list[Region]) -> list[Found]:
+def _all(regions: list[Region]) -> list[RecognizedWord]:
     return [word for region in regions for line in lines_of(region) for word in line]
 
 
-def _turned(word: Found, quarters: int, size: tuple[int, int]) -> Found:
+def _turned(word: RecognizedWord, quarters: int, size: tuple[int, int]) -> RecognizedWord:
     return replace(word, box=quarter_turned(word.box, quarters=quarters, size=size))

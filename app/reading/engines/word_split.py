@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from app.reading.engine import Found
+from app.reading.engine import RecognizedWord
 from app.reading.faults import scrubbed
 from app.reading.geometry import Box, quarter_turned
 
@@ -19,7 +19,7 @@ _Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class LetterBox:
     text: str
     place: float
     """Of its middle along the line, 0 to 1."""
@@ -27,8 +27,8 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strip:
-    letters: Sequence[Letter]
+class LineStrip:
+    letters: Sequence[LetterBox]
     """White space among them."""
     box: Box
     """On the image."""
@@ -38,18 +38,18 @@ class Strip:
     """The pixels of the box, upright."""
 
     @classmethod
-    def cut(cls, image: _Grey, box: tuple[int, int, int, int], *, quarters: int, letters: Sequence[Letter]) -> Self:
+    def cut(cls, image: _Grey, box: tuple[int, int, int, int], *, quarters: int, letters: Sequence[LetterBox]) -> Self:
         x0, y0, x1, y1 = box
         return cls(letters=letters, box=box, quarters=quarters, grey=np.rot90(image[y0:y1, x0:x1], quarters))
 
 
-def words_of(strip: Strip) -> list[Found]:
+def words_of(strip: LineStrip) -> list[RecognizedWord]:
     """From left to right of the line as it is read, with boxes on the image."""
     words = list(_words(strip.letters))
     ink = _ink(strip.grey)
     cuts = [0, *(_gap(ink, a[-1].place, b[0].place) for a, b in pairwise(words)), ink.shape[1]]
     return [
-        Found(
+        RecognizedWord(
             text=scrubbed("".join(letter.text for letter in word)),
             box=_on_image(_around_ink(ink, start, end), strip),
             confidence=round(sum(letter.confidence for letter in word) / len(word), 4),
@@ -60,9 +60,9 @@ def words_of(strip: Strip) -> list[Found]:
     ]
 
 
-def _words(letters: Sequence[Letter]) -> Iterator[list[Letter]]:
-    word: list[Letter] = []
-    for letter in [*letters, Letter(" ", 1, 1)]:
+def _words(letters: Sequence[LetterBox]) -> Iterator[list[LetterBox]]:
+    word: list[LetterBox] = []
+    for letter in [*letters, LetterBox(" ", 1, 1)]:
         if not letter.text.isspace():
             word.append(letter)
         elif word:
@@ -99,7 +99,7 @@ def _around_ink(ink: _Mask, start: int, end: int) -> Box:
     return (start + int(columns[0]), int(rows[0]), start + int(columns[-1]) + 1, int(rows[-1]) + 1)
 
 
-def _on_image(box: Box, strip: Strip) -> Box:
+def _on_image(box: Box, strip: LineStrip) -> Box:
     """From the strip's own pixels: the strip turned back, and put where it was."""
     height, width = strip.grey.shape
     x0, y0, x1, y1 = quarter_turned(box, quarters=4 - strip.quarters, size=(width, height))

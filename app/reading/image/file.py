@@ -20,9 +20,9 @@ from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source
 from app.domain.warnings import DocumentWarning, WarningCode
 from app.ports.reading import Mode
-from app.reading.engine import Engine
+from app.reading.engine import OcrEngine
 from app.reading.geometry import MAX_PIXELS, check_pixels, too_many_pixels
-from app.reading.image.frame import ASSUMED_DPI, Frame, evened, grey, rotation_of
+from app.reading.image.frame import ASSUMED_DPI, ImageFrame, evened, grey, rotation_of
 from app.reading.image.scan import read_scan
 
 _CREDIBLE_DPI = (70, 1200)
@@ -48,7 +48,7 @@ _BLAMED_ON_THE_FILE = (
 class ImageFile:
     """Raises DocumentFault (corrupt, too_large, too_many_pages)."""
 
-    def __init__(self, path: Path, *, engine: Engine, language: str, max_pages: int) -> None:
+    def __init__(self, path: Path, *, engine: OcrEngine, language: str, max_pages: int) -> None:
         self._engine = engine
         self._language = language
         self.warnings: list[DocumentWarning] = []
@@ -81,7 +81,7 @@ class ImageFile:
         return replace(page, warnings=(*page.warnings, *self._page_warnings))
 
     @contextmanager
-    def frame(self, number: int) -> Iterator[Frame]:
+    def frame(self, number: int) -> Iterator[ImageFrame]:
         """Raises DocumentFault for what is found wrong within the context, too."""
         self._stream.seek(0)
         # Opened anew for each page: what loading turned or dropped stays out of the next, and memory comes free.
@@ -94,7 +94,7 @@ class ImageFile:
             orientation = orientation if orientation in range(1, 9) else 1
             told = _resolution(stored, sideways=rotation_of(orientation) in {90, 270})
             pixels = stored.size
-            yield Frame(image=stored, pixels=pixels, orientation=orientation, told=told, stream=self._stream)
+            yield ImageFrame(image=stored, pixels=pixels, orientation=orientation, told=told, stream=self._stream)
 
     def close(self) -> None:
         self._stream.close()

@@ -19,7 +19,7 @@ def rotation_of(orientation: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class ImageFrame:
     image: Image.Image
     """As stored; of use while its file is open."""
     pixels: tuple[int, int]

@@ -7,7 +7,7 @@ from PIL import Image
 
 from app.domain.pages import Page, Source, Word, confidence_of, text_of
 from app.domain.warnings import WarningCode
-from app.reading.engine import Engine, Finer, Found
+from app.reading.engine import Finer, OcrEngine, RecognizedWord
 from app.reading.engines.fallback import enlarged
 from app.reading.geometry import MAX_PIXELS, MAX_SIDE, clipped, scaled, turned_back
 from app.reading.image.deskew import tilt
@@ -24,7 +24,7 @@ _TOO_FINE = 270
 
 
 def read_scan(
-    engine: Engine,
+    engine: OcrEngine,
     image: Image.Image,
     *,
     number: int,
@@ -54,8 +54,8 @@ def read_scan(
 
 
 def recognised(
-    engine: Engine, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None
-) -> list[Found]:
+    engine: OcrEngine, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None
+) -> list[RecognizedWord]:
     """The words of a grey picture in reading order, by its pixels, whichever way it lies or leans.
 
     `finer` draws it so many times as large, should that be wanted; by default it is enlarged.
@@ -87,7 +87,7 @@ def _scale(dpi: int) -> float:
     return _DPI / dpi if dpi >= _TOO_FINE else 1.0
 
 
-def _on_page(found: list[Found], *, image: Image.Image, width: float, height: float) -> Iterator[Word]:
+def _on_page(found: list[RecognizedWord], *, image: Image.Image, width: float, height: float) -> Iterator[Word]:
     x, y = width / image.width, height / image.height
     for word in found:
         yield Word(

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from app.reading.engine import Found
+from app.reading.engine import RecognizedWord
 from app.reading.geometry import Box, around
 
-Line = Sequence[Found]
+Line = Sequence[RecognizedWord]
 """Of at least one word, from left to right."""
 Paragraph = Sequence[Line]
 Region = Sequence[Paragraph]
@@ -56,9 +56,9 @@ def is_within(box: Box, region: Region) -> bool:
     return box[0] <= (x0 + x1) / 2 <= box[2] and box[1] <= (y0 + y1) / 2 <= box[3]
 
 
-def numbered(regions: Iterable[Region]) -> list[Found]:
+def numbered(regions: Iterable[Region]) -> list[RecognizedWord]:
     """The words in this order, their lines and blocks counted anew."""
-    words: list[Found] = []
+    words: list[RecognizedWord] = []
     lines = blocks = 0
     for region in regions:
         for paragraph in region:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from app.reading.engine import Found
+from app.reading.engine import RecognizedWord
 from app.reading.geometry import Box
 from app.reading.layout.lines import Line, Region, box_of, lines_of, shared
 from app.reading.layout.table_rows import by_rows, rows_of
@@ -76,7 +76,7 @@ def _stands_beside(left: Box, right: Box) -> bool:
 
 
 def _whole_lines(pieces: Sequence[Line]) -> list[Line]:
-    lines: list[list[Found]] = []
+    lines: list[list[RecognizedWord]] = []
     for piece in sorted(pieces, key=lambda piece: box_of(piece)[0]):
         box = box_of(piece)
         home = next((line for line in lines if _continues(box_of(line), box)), None)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from app.reading.engine import Found
+from app.reading.engine import RecognizedWord
 from app.reading.geometry import Box, around
 from app.reading.layout.lines import Line, Region, box_of, lines_of, shared
 
@@ -20,7 +20,9 @@ _LEVEL = 0.5
 """Share of the lower line's height that another must share to lie at its height."""
 
 
-def by_rows(regions: Sequence[Region], *, also: Callable[[Box], Sequence[Found]] = lambda _: ()) -> list[Region]:
+def by_rows(
+    regions: Sequence[Region], *, also: Callable[[Box], Sequence[RecognizedWord]] = lambda _: ()
+) -> list[Region]:
     """Regions that are columns of one table, joined and sorted by rows.
 
     A table stands where its first column stood, or after what stands above it. `also` gives what more there is within

@@ -1,15 +1,15 @@
 """Paragraphs and tables, put together from what a walker meets: text boxes and tables lie within one another."""
 
-from app.reading.office.pagination import Pages
+from app.reading.office.pagination import PageWriter
 
 _LAYOUT_LINES = 3
 """Lines of a cell from which a table is taken for the page's layout rather than for rows and columns."""
 
 
-class Blocks:
+class BlockWriter:
     """Lines for `pages`; cells of a row are separated by tabs."""
 
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: PageWriter) -> None:
         self._pages = pages
         self._paragraphs: list[list[str]] = []
         self._rows: list[list[list[str]]] = []

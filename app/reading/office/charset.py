@@ -9,7 +9,7 @@ from typing import BinaryIO
 from app.domain.filetypes.text import BOMS, utf16_without_mark
 from app.domain.filetypes.types import HEAD
 from app.reading.faults import damaged
-from app.reading.office.pagination import Pages
+from app.reading.office.pagination import PageWriter
 
 SAMPLE = 64 * 1024
 _BLOCK = 1024 * 1024
@@ -103,7 +103,7 @@ _MOST_JUNK = 0.05
 _LAYOUT = frozenset("\t\n\v\f\r\b\a\x1b")
 
 
-def read(path: Path, pages: Pages) -> None:
+def read(path: Path, pages: PageWriter) -> None:
     with path.open("rb") as stream:
         held = ""
         for block in blocks(stream, encoding_of(stream)):

@@ -8,19 +8,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from app.domain.warnings import WarningCode
-from app.reading.office.docx_body import Story, Styles
-from app.reading.office.pagination import Pages
-from app.reading.office.zip_package import Package, Relation
+from app.reading.office.docx_body import DocxStory, DocxStyles
+from app.reading.office.pagination import PageWriter
+from app.reading.office.zip_package import Relation, ZipPackage
 
 _LONGEST_ASIDE = 100
 """Pages of a header or a footnote."""
 
 
-def read(path: Path, pages: Pages) -> None:
-    with Package.opened(path) as package:
+def read(path: Path, pages: PageWriter) -> None:
+    with ZipPackage.opened(path) as package:
         main = package.main()
         relations = package.relations(main).values()
-        styles = Styles()
+        styles = DocxStyles()
         for part in _parts(package, relations, "styles"):
             package.walk(part, styles)
         hidden = styles.hidden()
@@ -28,27 +28,27 @@ def read(path: Path, pages: Pages) -> None:
         for part in _parts(package, relations, "footnotes", "endnotes"):
             package.walk(part, notes)
         _margins(package, _parts(package, relations, "header"), hidden, pages=pages)
-        package.walk(main, Story(pages, hidden_styles=hidden, notes=notes.found))
+        package.walk(main, DocxStory(pages, hidden_styles=hidden, notes=notes.found))
         _margins(package, _parts(package, relations, "footer"), hidden, pages=pages)
 
 
-def _parts(package: Package, relations: Iterable[Relation], *kinds: str) -> list[str]:
+def _parts(package: ZipPackage, relations: Iterable[Relation], *kinds: str) -> list[str]:
     return [relation.target for relation in relations if relation.kind in kinds and relation.target in package]
 
 
-def _margins(package: Package, parts: list[str], hidden: frozenset[str], *, pages: Pages) -> None:
+def _margins(package: ZipPackage, parts: list[str], hidden: frozenset[str], *, pages: PageWriter) -> None:
     """Sections, first pages and even ones have theirs, often with the same words."""
     seen = {""}
     for part in parts:
-        aside = Pages(most=_LONGEST_ASIDE)
-        package.walk(part, Story(aside, hidden_styles=hidden))
+        aside = PageWriter(most=_LONGEST_ASIDE)
+        package.walk(part, DocxStory(aside, hidden_styles=hidden))
         text = _told(aside, pages)
         if text not in seen:
             seen.add(text)
             pages.line(text)
 
 
-def _told(aside: Pages, pages: Pages) -> str:
+def _told(aside: PageWriter, pages: PageWriter) -> str:
     done = aside.finished()
     if any(WarningCode.HIDDEN_TEXT in page.warnings for page in done):
         pages.hide()
@@ -58,19 +58,19 @@ def _told(aside: Pages, pages: Pages) -> str:
 class _Notes:
     """A walker of footnotes and endnotes, each a story of its own."""
 
-    def __init__(self, pages: Pages, *, hidden_styles: frozenset[str]) -> None:
+    def __init__(self, pages: PageWriter, *, hidden_styles: frozenset[str]) -> None:
         self._pages = pages
         self._hidden_styles = hidden_styles
         self._key = ("", "")
-        self._aside = Pages(most=_LONGEST_ASIDE)
-        self._story: Story | None = None
+        self._aside = PageWriter(most=_LONGEST_ASIDE)
+        self._story: DocxStory | None = None
         self.found: dict[tuple[str, str], str] = {}
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         if tag in {"footnote", "endnote"}:
             self._key = (tag, attributes.get("id", ""))
-            self._aside = Pages(most=_LONGEST_ASIDE)
-            self._story = Story(self._aside, hidden_styles=self._hidden_styles)
+            self._aside = PageWriter(most=_LONGEST_ASIDE)
+            self._story = DocxStory(self._aside, hidden_styles=self._hidden_styles)
         elif self._story:
             self._story.start(tag, attributes)
 

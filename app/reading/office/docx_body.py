@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from app.reading.office.blocks import Blocks
-from app.reading.office.pagination import Pages
+from app.reading.office.blocks import BlockWriter
+from app.reading.office.pagination import PageWriter
 
 OFF = frozenset({"0", "false", "off"})
 
 
-class Styles:
+class DocxStyles:
     """A walker of styles.xml."""
 
     def __init__(self) -> None:
@@ -52,14 +52,14 @@ _REFERENCES = frozenset({"footnoteReference", "endnoteReference"})
 _NOTHING: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
-class Story:
+class DocxStory:
     """A walker. `notes` are texts by kind (`footnote`) and id; each follows the paragraph that refers to it."""
 
     def __init__(
-        self, pages: Pages, *, hidden_styles: frozenset[str], notes: Mapping[tuple[str, str], str] = _NOTHING
+        self, pages: PageWriter, *, hidden_styles: frozenset[str], notes: Mapping[tuple[str, str], str] = _NOTHING
     ) -> None:
         self._pages = pages
-        self._blocks = Blocks(pages)
+        self._blocks = BlockWriter(pages)
         self._hidden_styles = hidden_styles
         self._notes = notes
         self._cited: list[str] = []

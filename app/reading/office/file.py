@@ -9,7 +9,7 @@ from app.domain.pages import Page, Source
 from app.domain.warnings import DocumentWarning, WarningCode, of_document
 from app.ports.reading import Mode
 from app.reading.faults import locked, nested_too_deep, scrubbed
-from app.reading.office.pagination import Pages
+from app.reading.office.pagination import PageWriter
 
 _READERS = MappingProxyType(
     {
@@ -38,7 +38,7 @@ class TextFile:
         if media_type == LOCKED:
             raise locked("document")
         self._language = language
-        pages = Pages(most=max_pages)
+        pages = PageWriter(most=max_pages)
         try:
             import_module(f"app.reading.office.{_READERS[media_type]}").read(path, pages)
         except RecursionError as error:

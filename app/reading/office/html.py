@@ -10,9 +10,9 @@ from pathlib import Path
 from lxml import etree
 
 from app.reading.faults import damaged, too_large
-from app.reading.office.blocks import Blocks
+from app.reading.office.blocks import BlockWriter
 from app.reading.office.charset import blocks, encoding_of, known
-from app.reading.office.pagination import Pages
+from app.reading.office.pagination import PageWriter
 
 # fmt: off
 _SILENT = frozenset(
@@ -43,7 +43,7 @@ _META_WITHIN = 4096
 _FED = 64 * 1024
 
 
-def read(path: Path, pages: Pages) -> None:
+def read(path: Path, pages: PageWriter) -> None:
     with path.open("rb") as stream:
         declared = _META.search(stream.read(_META_WITHIN))
         stream.seek(0)
@@ -60,9 +60,9 @@ def read(path: Path, pages: Pages) -> None:
 class HtmlWriter:
     """Takes HTML piece by piece. Raises DocumentFault (corrupt, too_large)."""
 
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: PageWriter) -> None:
         self._parser = etree.HTMLParser(
-            target=_Shown(pages), encoding="utf-8", no_network=True, huge_tree=True, remove_comments=True
+            target=_HtmlTarget(pages), encoding="utf-8", no_network=True, huge_tree=True, remove_comments=True
         )
         self._fed = False
 
@@ -85,12 +85,12 @@ class HtmlWriter:
             raise damaged("page") from error
 
 
-class _Shown:
+class _HtmlTarget:
     """The target that lxml calls."""
 
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: PageWriter) -> None:
         self._pages = pages
-        self._blocks = Blocks(pages)
+        self._blocks = BlockWriter(pages)
         self._blocks.begin_paragraph()
         self._silent = 0
         """How many elements deep we are in what is not shown."""

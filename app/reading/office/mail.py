@@ -13,7 +13,7 @@ from app.domain.errors import DocumentFault
 from app.reading.faults import too_large
 from app.reading.office.charset import decoded, unified
 from app.reading.office.html import HtmlWriter
-from app.reading.office.pagination import Pages
+from app.reading.office.pagination import PageWriter
 
 _TOLD = ("From", "To", "Cc", "Date", "Subject")
 _LONGEST_FIELD = 10_000
@@ -24,7 +24,7 @@ _FOLDED = re.compile(r"\s*[\r\n]+\s*")
 _SEALED = frozenset({"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"})
 
 
-def read(path: Path, pages: Pages) -> None:
+def read(path: Path, pages: PageWriter) -> None:
     with path.open("rb") as stream:
         # The newer policies parse addresses and dates, at a cost that grows with the square of what is wrong with them.
         message = email.message_from_binary_file(stream, policy=compat32)
@@ -39,7 +39,7 @@ def read(path: Path, pages: Pages) -> None:
 
 
 class _Body:
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: PageWriter) -> None:
         self._pages = pages
         self._parts = 0
 

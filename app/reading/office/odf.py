@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.reading.faults import locked
-from app.reading.office.blocks import Blocks
-from app.reading.office.odf_styles import Styles
-from app.reading.office.pagination import Pages
-from app.reading.office.zip_package import Package
+from app.reading.office.blocks import BlockWriter
+from app.reading.office.odf_styles import OdfStyles
+from app.reading.office.pagination import PageWriter
+from app.reading.office.zip_package import ZipPackage
 
 _LEFT_OUT = frozenset({"tracked-changes", "annotation", "desc", "note-citation", "forms", "ruby-text", "script"})
 """What was deleted, comments, what describes pictures, the marks of notes, and what is no text at all."""
@@ -22,13 +22,13 @@ _LONGEST_NUMBER = 9
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
 
-def read(path: Path, pages: Pages) -> None:
-    with Package.opened(path) as package:
+def read(path: Path, pages: PageWriter) -> None:
+    with ZipPackage.opened(path) as package:
         protection = _Protection()
         package.walk_if_there("META-INF/manifest.xml", protection)
         if protection.is_there:
             raise locked("document")
-        styles = Styles()
+        styles = OdfStyles()
         package.walk_if_there("styles.xml", styles)
         package.walk("content.xml", _Content(pages, styles))
 
@@ -49,9 +49,9 @@ class _Protection:
 class _Content:
     """A walker of content.xml, in which the styles of its own come before the body."""
 
-    def __init__(self, pages: Pages, styles: Styles) -> None:
+    def __init__(self, pages: PageWriter, styles: OdfStyles) -> None:
         self._pages = pages
-        self._blocks = Blocks(pages)
+        self._blocks = BlockWriter(pages)
         self._styles = styles
         self._in_body = self._in_sheets = False
         self._left_out: list[str] = []

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from app.reading.office.blocks import Blocks
-from app.reading.office.pagination import Pages
+from app.reading.office.blocks import BlockWriter
+from app.reading.office.pagination import PageWriter
 
 _HEADERS = frozenset({"header", "header-left", "header-first"})
 _FOOTERS = frozenset({"footer", "footer-left", "footer-first"})
@@ -11,7 +11,7 @@ _LONGEST_ASIDE = 100
 """Pages of headers or of footers."""
 
 
-class Styles:
+class OdfStyles:
     """A walker of styles.xml and of what content.xml begins with."""
 
     def __init__(self) -> None:
@@ -19,8 +19,8 @@ class Styles:
         self._parents: dict[str, str] = {}
         self._hides: dict[str, bool] = {}
         self._breaks: set[str] = set()
-        self._blocks: Blocks | None = None
-        self._aside = Pages(most=_LONGEST_ASIDE)
+        self._blocks: BlockWriter | None = None
+        self._aside = PageWriter(most=_LONGEST_ASIDE)
         self.headers: list[str] = []
         self.footers: list[str] = []
 
@@ -33,8 +33,8 @@ class Styles:
         elif tag.endswith("-properties") and self._style:
             self._property(tag, attributes)
         elif tag in _HEADERS | _FOOTERS:
-            self._aside = Pages(most=_LONGEST_ASIDE)
-            self._blocks = Blocks(self._aside)
+            self._aside = PageWriter(most=_LONGEST_ASIDE)
+            self._blocks = BlockWriter(self._aside)
         elif tag == "p" and self._blocks:
             self._blocks.begin_paragraph()
 

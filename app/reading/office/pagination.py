@@ -15,7 +15,7 @@ class TextPage:
     warnings: set[WarningCode] = field(default_factory=set)
 
 
-class Pages:
+class PageWriter:
     """What a reader writes to, in reading order. Memory is bounded by the number of pages.
 
     Raises DocumentFault (too_many_pages) as soon as there are more than `most`.

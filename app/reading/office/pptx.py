@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from pathlib import Path
 
-from app.reading.office.blocks import Blocks
-from app.reading.office.pagination import Pages
-from app.reading.office.zip_package import Package
+from app.reading.office.blocks import BlockWriter
+from app.reading.office.pagination import PageWriter
+from app.reading.office.zip_package import ZipPackage
 
 _SHAPES = frozenset({"sp", "pic", "graphicFrame", "grpSp", "cxnSp"})
 _NUMBERS = frozenset({"sldNum", "sldImg", "dt", "hdr"})
@@ -15,8 +15,8 @@ _TOLD_WITH_IT = ("diagramData", "notesSlide")
 _TRUE = frozenset({"1", "true"})
 
 
-def read(path: Path, pages: Pages) -> None:
-    with Package.opened(path) as package:
+def read(path: Path, pages: PageWriter) -> None:
+    with ZipPackage.opened(path) as package:
         main = package.main()
         relations = package.relations(main)
         order = _Order()
@@ -27,7 +27,7 @@ def read(path: Path, pages: Pages) -> None:
                 _read_slide(package, relations[slide].target, pages)
 
 
-def _read_slide(package: Package, part: str, pages: Pages) -> None:
+def _read_slide(package: ZipPackage, part: str, pages: PageWriter) -> None:
     slide = _Slide(pages)
     package.walk(part, slide)
     if slide.is_hidden:
@@ -61,9 +61,9 @@ class _Shape(Enum):
 
 
 class _Slide:
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: PageWriter) -> None:
         self._pages = pages
-        self._blocks = Blocks(pages)
+        self._blocks = BlockWriter(pages)
         self._shapes: list[_Shape] = []
         """Those that we are in, groups before their members."""
         self._fallbacks = 0

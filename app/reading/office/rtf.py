@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from app.reading.faults import damaged, nested_too_deep
-from app.reading.office.pagination import Pages
+from app.reading.office.pagination import PageWriter
 from app.reading.office.rtf_words import LEFT_OUT, SHOWN_STARRED, WRITTEN, codec_of_font, codepage
 
 _TOKEN = re.compile(
@@ -25,7 +25,7 @@ _HIGH = 0x80
 _WRAP = 0x10000
 
 
-def read(path: Path, pages: Pages) -> None:
+def read(path: Path, pages: PageWriter) -> None:
     data = path.read_bytes()
     reading = _Reading(pages)
     at = 0
@@ -53,7 +53,7 @@ class _Group:
 
 
 class _Reading:
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: PageWriter) -> None:
         self._pages = pages
         self._group = _Group()
         self._outer: list[_Group] = []

@@ -8,9 +8,9 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.reading.office.pagination import Pages
-from app.reading.office.xlsx_values import Book, SharedStrings, Styles
-from app.reading.office.zip_package import Package
+from app.reading.office.pagination import PageWriter
+from app.reading.office.xlsx_values import SharedStrings, Workbook, XlsxStyles
+from app.reading.office.zip_package import ZipPackage
 
 _MOST_TABS = 50
 """Between two values: further apart they are not in one table."""
@@ -20,11 +20,11 @@ _LAST_COLUMN = 16_384
 _LETTER = ord("A") - 1
 
 
-def read(path: Path, pages: Pages) -> None:
-    with Package.opened(path) as package:
+def read(path: Path, pages: PageWriter) -> None:
+    with ZipPackage.opened(path) as package:
         main = package.main()
         relations = package.relations(main)
-        book, strings, styles = Book(), SharedStrings(), Styles()
+        book, strings, styles = Workbook(), SharedStrings(), XlsxStyles()
         package.walk(main, book)
         for relation in relations.values():
             if relation.kind == "sharedStrings":
@@ -44,7 +44,7 @@ def read(path: Path, pages: Pages) -> None:
 class _Sheet:
     """A walker of one sheet."""
 
-    def __init__(self, pages: Pages, *, strings: list[str], styles: Styles, epoch_1904: bool) -> None:
+    def __init__(self, pages: PageWriter, *, strings: list[str], styles: XlsxStyles, epoch_1904: bool) -> None:
         self._pages = pages
         self._strings = strings
         self._styles = styles

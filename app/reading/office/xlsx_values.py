@@ -27,23 +27,23 @@ _BEFORE_THE_LEAP_DAY = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SheetOfBook:
+class WorkbookSheet:
     name: str
     relation: str
     is_hidden: bool
 
 
-class Book:
+class Workbook:
     """A walker of workbook.xml."""
 
     def __init__(self) -> None:
-        self.sheets: list[SheetOfBook] = []
+        self.sheets: list[WorkbookSheet] = []
         self.epoch_1904 = False
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         if tag == "sheet":
             self.sheets.append(
-                SheetOfBook(
+                WorkbookSheet(
                     name=attributes.get("name", ""),
                     relation=attributes.get("r:id", ""),
                     is_hidden=attributes.get("state", "visible") != "visible",
@@ -84,7 +84,7 @@ class SharedStrings:
             self._parts.append(text)
 
 
-class Styles:
+class XlsxStyles:
     """A walker of styles.xml."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ _MOST_NAMES = 10_000
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-class Walker(Protocol):
+class XmlWalker(Protocol):
     """Told of each element; names without their namespaces, which differ between editions of the formats.
 
     Only ids of relations (of OOXML) keep theirs, as `r:id`: beside them there are others.
@@ -27,10 +27,10 @@ class Walker(Protocol):
     def data(self, text: str) -> None: ...
 
 
-def walk(chunks: Iterable[bytes], walker: Walker, *, what: str = "document") -> None:
+def walk(chunks: Iterable[bytes], walker: XmlWalker, *, what: str = "document") -> None:
     """Raises DocumentFault (corrupt, too_large)."""
     parser = etree.XMLParser(
-        target=_Told(walker),
+        target=_WalkerTarget(walker),
         resolve_entities=False,
         load_dtd=False,
         no_network=True,
@@ -51,10 +51,10 @@ def walk(chunks: Iterable[bytes], walker: Walker, *, what: str = "document") -> 
         raise damaged(what) from error
 
 
-class _Told:
+class _WalkerTarget:
     """The target that lxml calls, millions of times for a large sheet: hence what is kept at hand."""
 
-    def __init__(self, walker: Walker) -> None:
+    def __init__(self, walker: XmlWalker) -> None:
         self._start = walker.start
         self._end = walker.end
         self.data = walker.data

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from app.reading.faults import damaged, locked, too_large
-from app.reading.office.xml import Walker, walk
+from app.reading.office.xml import XmlWalker, walk
 
 MOST_ENTRIES = 10_000
 MOST_INFLATED = 200 * 1024 * 1024
@@ -45,7 +45,7 @@ class Relation:
     """The name of a part."""
 
 
-class Package:
+class ZipPackage:
     """Raises DocumentFault (corrupt, encrypted, too_large)."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
@@ -68,10 +68,10 @@ class Package:
     def __contains__(self, name: str) -> bool:
         return _part(name) in self._entries
 
-    def walk(self, name: str, walker: Walker) -> None:
+    def walk(self, name: str, walker: XmlWalker) -> None:
         walk(self._chunks(name), walker)
 
-    def walk_if_there(self, name: str, walker: Walker) -> None:
+    def walk_if_there(self, name: str, walker: XmlWalker) -> None:
         if name in self:
             self.walk(name, walker)
 

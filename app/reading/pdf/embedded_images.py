@@ -5,25 +5,25 @@ from hashlib import sha256
 from itertools import groupby
 
 from app.domain.pages import Source, Word
-from app.reading.engine import Engine, Found
+from app.reading.engine import OcrEngine, RecognizedWord
 from app.reading.geometry import Box, clipped
 from app.reading.image.scan import recognised
-from app.reading.pdf.rendering import Picture
+from app.reading.pdf.rendering import RenderedPage
 
 _MOST_KEPT = 32
 _LEAST_SURE = 0.5
 """Mean confidence of a block: what OCR reads into a photograph has less, a poor scan more."""
 
 
-class Pictures:
+class EmbeddedImages:
     """Of one file."""
 
-    def __init__(self, engine: Engine, *, language: str) -> None:
+    def __init__(self, engine: OcrEngine, *, language: str) -> None:
         self._engine = engine
         self._language = language
-        self._read: dict[bytes, list[Found]] = {}
+        self._read: dict[bytes, list[RecognizedWord]] = {}
 
-    def words(self, picture: Picture, *, within: Box, after: Sequence[Word], dpi: int) -> list[Word]:
+    def words(self, picture: RenderedPage, *, within: Box, after: Sequence[Word], dpi: int) -> list[Word]:
         """On the page, in reading order, numbered on from those `after` which they come."""
         line = after[-1].line + 1 if after else 0
         block = after[-1].block + 1 if after else 0
@@ -43,7 +43,7 @@ class Pictures:
             )
         return words
 
-    def _found(self, picture: Picture, *, dpi: int) -> list[Found]:
+    def _found(self, picture: RenderedPage, *, dpi: int) -> list[RecognizedWord]:
         known_by = sha256(repr(picture.pixels.shape).encode() + picture.pixels.tobytes()).digest()
         if known_by not in self._read:
             if len(self._read) >= _MOST_KEPT:
@@ -52,6 +52,6 @@ class Pictures:
         return self._read[known_by]
 
 
-def _credible(words: Sequence[Found]) -> list[Found]:
+def _credible(words: Sequence[RecognizedWord]) -> list[RecognizedWord]:
     blocks = [list(block) for _, block in groupby(words, key=lambda word: word.block)]
     return [word for block in blocks if sum(w.confidence for w in block) >= _LEAST_SURE * len(block) for word in block]

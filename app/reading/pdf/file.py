@@ -14,11 +14,11 @@ from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source, Word, confidence_of, source_of, text_of
 from app.domain.warnings import WarningCode
 from app.ports.reading import Mode
-from app.reading.engine import Engine, Finer, Found
+from app.reading.engine import Finer, OcrEngine, RecognizedWord
 from app.reading.geometry import POINTS_PER_INCH, Box, render_dpi
 from app.reading.image.scan import read_scan
-from app.reading.pdf.embedded_images import Pictures
-from app.reading.pdf.font_check import Fonts
+from app.reading.pdf.embedded_images import EmbeddedImages
+from app.reading.pdf.font_check import FontCheck
 from app.reading.pdf.hidden_text import sight
 from app.reading.pdf.ocr_regions import unread
 from app.reading.pdf.opening import opened, warnings_about
@@ -26,13 +26,13 @@ from app.reading.pdf.page_assembly import joined, with_blocks, without_doubles
 from app.reading.pdf.page_objects import surface
 from app.reading.pdf.rendering import page_image, rendered
 from app.reading.pdf.text_layer import text_layer
-from app.reading.sandbox import Fence
+from app.reading.sandbox import CpuTimeLimit
 
 _JUNK_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Layer:
+class _LayerJudgement:
     """What of a page's text layer counts, and what else has to be read."""
 
     words: list[Word]
@@ -44,13 +44,13 @@ class _Layer:
 class PdfFile:
     """Raises DocumentFault (encrypted, corrupt, empty)."""
 
-    def __init__(self, path: Path, *, engine: Engine, fence: Fence, language: str, dpi: int) -> None:
+    def __init__(self, path: Path, *, engine: OcrEngine, fence: CpuTimeLimit, language: str, dpi: int) -> None:
         self._engine = _Unfenced(engine, fence)
         self._fence = fence
         self._language = language
         self._dpi = dpi
-        self._fonts = Fonts(self._engine, language=language)
-        self._pictures = Pictures(self._engine, language=language)
+        self._fonts = FontCheck(self._engine, language=language)
+        self._pictures = EmbeddedImages(self._engine, language=language)
         with self._fence.up():
             self._document, self.repaired = opened(path)
             """What the file had to be made of to be opened; None where it opened as it is."""
@@ -104,7 +104,7 @@ class PdfFile:
             return self._scanned(page, number=number, warnings=layer.warnings)
         return self._mixed(page, layer, number=number)
 
-    def _layer(self, page: pypdfium2.PdfPage, *, mode: Mode) -> _Layer:
+    def _layer(self, page: pypdfium2.PdfPage, *, mode: Mode) -> _LayerJudgement:
         textpage = page.get_textpage()
         try:
             layer = text_layer(page, textpage)
@@ -117,14 +117,14 @@ class PdfFile:
             shown = [word for index, word in enumerate(layer.words) if index not in seen.hidden]
         warnings = (WarningCode.HIDDEN_TEXT,) if seen.hidden or layer.has_more else ()
         if mode is Mode.SKIP:
-            return _Layer(words=with_blocks(shown), regions=[], warnings=warnings, is_trusted=True)
+            return _LayerJudgement(words=with_blocks(shown), regions=[], warnings=warnings, is_trusted=True)
         if layer.junk_share >= _JUNK_SHARE or self._fonts.are_bad(page, shown):
             untrusted = (*warnings, WarningCode.TEXT_LAYER_UNTRUSTED)
-            return _Layer(words=[], regions=[], warnings=untrusted, is_trusted=False)
+            return _LayerJudgement(words=[], regions=[], warnings=untrusted, is_trusted=False)
         regions = unread(page, layer.words, sight=seen, on=on)
-        return _Layer(words=with_blocks(shown), regions=regions, warnings=warnings, is_trusted=True)
+        return _LayerJudgement(words=with_blocks(shown), regions=regions, warnings=warnings, is_trusted=True)
 
-    def _mixed(self, page: pypdfium2.PdfPage, layer: _Layer, *, number: int) -> Page:
+    def _mixed(self, page: pypdfium2.PdfPage, layer: _LayerJudgement, *, number: int) -> Page:
         found: list[Word] = []
         warnings = layer.warnings
         for region in layer.regions:
@@ -177,11 +177,11 @@ class PdfFile:
 class _Unfenced:
     """An Engine whose work does not count as PDFium's."""
 
-    def __init__(self, engine: Engine, fence: Fence) -> None:
+    def __init__(self, engine: OcrEngine, fence: CpuTimeLimit) -> None:
         self._engine = engine
         self._fence = fence
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[Found]:
+    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:
         def fenced(times: float) -> Image.Image:
             assert finer is not None, "it is asked for where there is one"
             with self._fence.up():

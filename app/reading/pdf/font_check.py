@@ -15,11 +15,11 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 from PIL import Image
 
-from app.reading.engine import Engine, Found
+from app.reading.engine import OcrEngine, RecognizedWord
 from app.reading.geometry import Box, around
 from app.reading.pdf import pdfium_calls
-from app.reading.pdf.rendering import Picture, rendered
-from app.reading.pdf.text_layer import Written
+from app.reading.pdf.rendering import RenderedPage, rendered
+from app.reading.pdf.text_layer import LayerWord
 
 _MOST_CHECKS = 30
 """Of one file: some writers embed fonts anew on every page."""
@@ -55,29 +55,29 @@ class _Run:
     box: Box
 
 
-class Fonts:
+class FontCheck:
     """Of one file. Each is checked once, on the first page that has enough of it."""
 
-    def __init__(self, engine: Engine, *, language: str) -> None:
+    def __init__(self, engine: OcrEngine, *, language: str) -> None:
         self._engine = engine
         self._language = language
         self._is_bad: dict[_Key, bool] = {}
 
-    def are_bad(self, page: pypdfium2.PdfPage, words: Sequence[Written]) -> bool:
+    def are_bad(self, page: pypdfium2.PdfPage, words: Sequence[LayerWord]) -> bool:
         """Whether fonts that lie say so much of the page, or a heading, that its text is not to be believed."""
         # A handle is good for a page: the next may have another font at the same address.
         fonts = {thing: pdfium_calls.get_font(thing) or 0 for thing in {word.thing for word in words} if thing}
         known_by = {font: _fingerprint(font) for font in set(fonts.values()) if font}
         if all(self._is_bad.get(key) is False for key in known_by.values()):
             return False
-        by_font: dict[int, list[Written]] = {font: [] for font in known_by}
+        by_font: dict[int, list[LayerWord]] = {font: [] for font in known_by}
         for word in words:
             if font := fonts.get(word.thing):
                 by_font[font].append(word)
         bad = sum(_letters(drawn) for font, drawn in by_font.items() if self._lies(page, known_by[font], drawn))
         return bad > 0 and (bad >= _FEWEST or bad > _BAD_SHARE * _letters(words))
 
-    def _lies(self, page: pypdfium2.PdfPage, known_by: _Key, words: list[Written]) -> bool:
+    def _lies(self, page: pypdfium2.PdfPage, known_by: _Key, words: list[LayerWord]) -> bool:
         if known_by in self._is_bad or len(self._is_bad) >= _MOST_CHECKS:
             return self._is_bad.get(known_by, False)
         runs = _runs(words)
@@ -113,13 +113,13 @@ def _fingerprint(font: int) -> _Key:
     return (name.value, *widths, *shapes)
 
 
-def _letters(words: Iterable[Written]) -> int:
+def _letters(words: Iterable[LayerWord]) -> int:
     return sum(len(word.text) for word in words)
 
 
-def _runs(words: list[Written]) -> list[_Run]:
+def _runs(words: list[LayerWord]) -> list[_Run]:
     """The longest, each part of one line."""
-    runs: list[list[Written]] = []
+    runs: list[list[LayerWord]] = []
     for word in words:
         if not _is_level(word):
             continue
@@ -133,12 +133,12 @@ def _runs(words: list[Written]) -> list[_Run]:
     return list(distinct.values())[:_MOST_RUNS]
 
 
-def _is_level(word: Written) -> bool:
+def _is_level(word: LayerWord) -> bool:
     x0, y0, x1, y1 = word.box
     return x1 > x0 and y1 > y0 and (len(word.text) < _SHORTEST or y1 - y0 < 2 * (x1 - x0))
 
 
-def _goes_on(run: list[Written], word: Written) -> bool:
+def _goes_on(run: list[LayerWord], word: LayerWord) -> bool:
     last = run[-1]
     height = last.box[3] - last.box[1]
     return (
@@ -160,14 +160,14 @@ def _typeset(page: pypdfium2.PdfPage, box: Box) -> Image.Image:
     return sheet
 
 
-def _on_white(picture: Picture) -> Image.Image:
+def _on_white(picture: RenderedPage) -> Image.Image:
     """Dark on white, whatever it was: the ground is what most of its pixels are."""
     levels = picture.pixels.astype(np.int16)
     away = np.abs(levels - np.bincount(picture.pixels.ravel()).argmax())
     return Image.fromarray((255 - away * 255 // max(away.max(), 1)).astype(np.uint8))
 
 
-def _judged(written: str, read: list[Found]) -> bool | None:
+def _judged(written: str, read: list[RecognizedWord]) -> bool | None:
     """Whether they are alike; None where that can't be told."""
     said, seen = _plain(written), _plain("".join(found.text for found in read))
     if not said and not seen:

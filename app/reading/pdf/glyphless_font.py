@@ -26,7 +26,7 @@ _CMAP = """/CIDInit /ProcSet findresource begin 12 dict begin begincmap
 %sendcmap CMapName currentdict /CMap defineresource pop end end"""
 
 
-class Glyphless:
+class GlyphlessFont:
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
 

@@ -17,9 +17,9 @@ import pypdfium2.raw as pdfium
 
 from app.reading.geometry import Box, around
 from app.reading.pdf import pdfium_calls
-from app.reading.pdf.page_objects import Colour, Surface, colour_of, is_clipped
-from app.reading.pdf.rendering import Picture, rendered
-from app.reading.pdf.text_layer import TextLayer, Written
+from app.reading.pdf.page_objects import Colour, PageObjects, colour_of, is_clipped
+from app.reading.pdf.rendering import RenderedPage, rendered
+from app.reading.pdf.text_layer import LayerWord, TextLayer
 
 _UNPAINTED = frozenset({pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP})
 _OUTLINED = frozenset({pdfium.FPDF_TEXTRENDERMODE_STROKE, pdfium.FPDF_TEXTRENDERMODE_STROKE_CLIP})
@@ -48,7 +48,7 @@ _Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class WordVisibility:
     """Of each word, by its place in the layer."""
 
     hidden: frozenset[int]
@@ -56,11 +56,11 @@ class Sight:
     """Not painted themselves, but over ink that they spell out."""
 
 
-_ALL_SEEN = Sight(hidden=frozenset(), laid=frozenset())
+_ALL_SEEN = WordVisibility(hidden=frozenset(), laid=frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
+class _TextPaint:
     """How a text object is painted."""
 
     colour: Colour | None
@@ -69,15 +69,17 @@ class _Look:
     """Transparent, clipped or switchable: only a rendering tells."""
 
 
-_NOBODYS = _Look(colour=(0, 0, 0), is_painted=True, is_odd=False)
+_NOBODYS = _TextPaint(colour=(0, 0, 0), is_painted=True, is_odd=False)
 """Of text that PDFium names no object for, and that no rendering could be made without."""
 
 
-def sight(page: pypdfium2.PdfPage, textpage: pypdfium2.PdfTextPage, layer: TextLayer, *, on: Surface) -> Sight:
+def sight(
+    page: pypdfium2.PdfPage, textpage: pypdfium2.PdfTextPage, layer: TextLayer, *, on: PageObjects
+) -> WordVisibility:
     words = layer.words
     if not words:
         return _ALL_SEEN
-    things = _Things(words, textpage, on=on)
+    things = _TextObjects(words, textpage, on=on)
     doubtful = np.flatnonzero(_doubtful(layer, things, on=on) & ~things.tiny)
     hidden: set[int] = set(np.flatnonzero(things.tiny).tolist())
     laid: set[int] = set()
@@ -89,13 +91,13 @@ def sight(page: pypdfium2.PdfPage, textpage: pypdfium2.PdfTextPage, layer: TextL
                 (laid if pictures.has_ink(box) else hidden).add(index)
             elif not pictures.shows(box):
                 hidden.add(index)
-    return Sight(hidden=frozenset(hidden), laid=frozenset(laid))
+    return WordVisibility(hidden=frozenset(hidden), laid=frozenset(laid))
 
 
-class _Things:
+class _TextObjects:
     """What is known of the words by the text objects that draw them: these are few."""
 
-    def __init__(self, words: list[Written], textpage: pypdfium2.PdfTextPage, *, on: Surface) -> None:
+    def __init__(self, words: list[LayerWord], textpage: pypdfium2.PdfTextPage, *, on: PageObjects) -> None:
         firsts = {word.thing: word.start for word in reversed(words)}
         places = {thing: place for place, thing in enumerate(firsts)}
         of_words = np.array([places[word.thing] for word in words])
@@ -107,10 +109,10 @@ class _Things:
         self.tiny = np.array(_tiny(textpage, firsts.values()))[of_words]
 
 
-def _look(thing: int, *, veiled: bool) -> _Look:
+def _look(thing: int, *, veiled: bool) -> _TextPaint:
     mode = pdfium_calls.get_render_mode(thing)
     colour, alpha = colour_of(thing, stroke=mode in _OUTLINED)
-    return _Look(
+    return _TextPaint(
         colour=colour,
         is_painted=mode not in _UNPAINTED,
         is_odd=veiled
@@ -150,7 +152,7 @@ def _tiny(textpage: pypdfium2.PdfTextPage, firsts: Iterable[int]) -> list[bool]:
     return small
 
 
-def _doubtful(layer: TextLayer, things: _Things, *, on: Surface) -> _Mask:
+def _doubtful(layer: TextLayer, things: _TextObjects, *, on: PageObjects) -> _Mask:
     """The words that are not plainly visible."""
     x0s, y0s, x1s, y1s = layer.boxes.T
     x, y = (x0s + x1s) / 2, (y0s + y1s) / 2
@@ -174,10 +176,10 @@ def _contrast(inks: _Pixels, ground: Colour) -> _Pixels:
     return levels
 
 
-class _Pictures:
+class _ComparisonRenderings:
     """The part of the page that certain words lie on, with them and without."""
 
-    def __init__(self, shown: Picture, without: Picture) -> None:
+    def __init__(self, shown: RenderedPage, without: RenderedPage) -> None:
         apart = np.abs(shown.pixels.astype(np.int16) - without.pixels)
         # Colours of one brightness can be told apart, if by half as well: dark blue is not seen on black.
         self._difference = np.maximum(apart @ _BRIGHTNESS, apart.max(axis=2) / 2)
@@ -195,7 +197,7 @@ class _Pictures:
         return bool(light - dark >= _INK)
 
 
-def _pictures(page: pypdfium2.PdfPage, words: list[Written]) -> _Pictures:
+def _pictures(page: pypdfium2.PdfPage, words: list[LayerWord]) -> _ComparisonRenderings:
     x0, y0, x1, y1 = around([word.box for word in words])
     box = (x0 - 2, y0 - 2, x1 + 2, y1 + 2)
     low = sorted(max(word.box[3] - word.box[1], 1) for word in words)[len(words) // 4]
@@ -210,4 +212,4 @@ def _pictures(page: pypdfium2.PdfPage, words: list[Written]) -> _Pictures:
     finally:
         for thing in things:
             pdfium_calls.set_active(thing, 1)
-    return _Pictures(shown, without)
+    return _ComparisonRenderings(shown, without)

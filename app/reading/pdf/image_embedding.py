@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from PIL import Image
 
-from app.reading.image.frame import Frame, eight_bit, flattened
+from app.reading.image.frame import ImageFrame, eight_bit, flattened
 
 _JPEG = frozenset({"JPEG", "MPO"})
 _CHANNELS = {"1": 1, "L": 1, "P": 1, "I;16": 1, "RGB": 3, "CMYK": 4}
@@ -33,7 +33,7 @@ _TURNED: dict[int, Matrix] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plate:
+class ImageXObject:
     data: bytes
     filter: str
     width: int
@@ -59,10 +59,10 @@ class Plate:
         return (a * width, b * height, c * width, d * height, e * width, f * height)
 
 
-def plate_of(frame: Frame) -> Plate:
+def plate_of(frame: ImageFrame) -> ImageXObject:
     stored = frame.image
     if stored.format in _JPEG and stored.mode in _CHANNELS:
-        plate = Plate(
+        plate = ImageXObject(
             data=frame.file_bytes(),
             filter="/DCTDecode",
             width=stored.width,
@@ -88,8 +88,8 @@ def _plain(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _raw(image: Image.Image) -> Plate:
-    return Plate(
+def _raw(image: Image.Image) -> ImageXObject:
+    return ImageXObject(
         data=zlib.compress(image.tobytes()),
         filter="/FlateDecode",
         width=image.width,
@@ -98,7 +98,7 @@ def _raw(image: Image.Image) -> Plate:
     )
 
 
-def _png(image: Image.Image) -> Plate:
+def _png(image: Image.Image) -> ImageXObject:
     """PNG and PDF pack pixels in the same way: what Pillow writes for one is taken for the other."""
     written = io.BytesIO()
     image.save(written, "PNG")
@@ -118,7 +118,7 @@ def _png(image: Image.Image) -> Plate:
             case _:
                 pass
         at += length + 12
-    return Plate(
+    return ImageXObject(
         data=b"".join(data),
         filter="/FlateDecode",
         width=image.width,
@@ -130,7 +130,7 @@ def _png(image: Image.Image) -> Plate:
     )
 
 
-def _profile(stored: Image.Image, plate: Plate) -> bytes | None:
+def _profile(stored: Image.Image, plate: ImageXObject) -> bytes | None:
     profile = stored.info.get("icc_profile")
     if not isinstance(profile, bytes) or plate.palette is not None:
         return None

@@ -11,7 +11,7 @@ from statistics import median
 
 from app.domain.pages import Page, Source, Word
 from app.reading.geometry import Box
-from app.reading.pdf.glyphless_font import ADVANCE, EM, Glyphless
+from app.reading.pdf.glyphless_font import ADVANCE, EM, GlyphlessFont
 
 _ONE_BASELINE = 0.3
 """A word's share of its height that its bottom may be off the line's and yet stand on it. Descenders hang by less;
@@ -37,12 +37,12 @@ _Placed = tuple[str, Box]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pen:
     font: str
-    glyphs: Glyphless
+    glyphs: GlyphlessFont
     height: float
     """Of the page, to measure from below."""
 
 
-def layer(page: Page, *, font: str, glyphs: Glyphless, bounds: Box, rotation: int) -> bytes:
+def layer(page: Page, *, font: str, glyphs: GlyphlessFont, bounds: Box, rotation: int) -> bytes:
     """Content for a page that shows `bounds` (of PDF space) turned clockwise by `rotation`; nothing without OCR.
 
     `font` is what the glyphs are called there.

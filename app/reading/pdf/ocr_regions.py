@@ -6,10 +6,10 @@ import numpy as np
 import pypdfium2
 
 from app.reading.geometry import Box, area, around, clipped, contains
-from app.reading.pdf.hidden_text import Sight
-from app.reading.pdf.page_objects import Surface
+from app.reading.pdf.hidden_text import WordVisibility
+from app.reading.pdf.page_objects import PageObjects
 from app.reading.pdf.rendering import rendered
-from app.reading.pdf.text_layer import Written
+from app.reading.pdf.text_layer import LayerWord
 
 FEWEST_CHARACTERS = 25
 """Fewer on a page with drawings are as likely a page number as the page's text: letters may be drawn as outlines."""
@@ -27,7 +27,7 @@ _UNREAD_INK = 0.002
 """Of a picture's pixels: ink beside all words, from which on it shows more than they say. Dust stays below."""
 
 
-def unread(page: pypdfium2.PdfPage, words: Sequence[Written], *, sight: Sight, on: Surface) -> list[Box]:
+def unread(page: pypdfium2.PdfPage, words: Sequence[LayerWord], *, sight: WordVisibility, on: PageObjects) -> list[Box]:
     """Boxes on the displayed page; `words` without the hidden ones are what its text layer says."""
     if not on.is_drawn_on:
         return []
@@ -48,7 +48,7 @@ def unread(page: pypdfium2.PdfPage, words: Sequence[Written], *, sight: Sight, o
     ]
 
 
-def _is_drawing(on: Surface) -> bool:
+def _is_drawing(on: PageObjects) -> bool:
     return len(on.areas) > len(on.pictures)
 
 
@@ -76,13 +76,13 @@ def _may_say_something(box: Box) -> bool:
     return box[2] - box[0] >= _LEAST[0] and box[3] - box[1] >= _LEAST[1] and area(box) >= _LEAST_AREA
 
 
-def _was_read(box: Box, laid: Sequence[Written], *, page: float) -> bool:
+def _was_read(box: Box, laid: Sequence[LayerWord], *, page: float) -> bool:
     """By a scanner's own recognition, which keeps its words as invisible ones."""
     characters = sum(len(word.text) + 1 for word in laid if contains(box, word.box))
     return characters >= max(FEWEST_OVER_A_SCAN * area(box) / page, 1)
 
 
-def _shows_more(page: pypdfium2.PdfPage, box: Box, words: Sequence[Written]) -> bool:
+def _shows_more(page: pypdfium2.PdfPage, box: Box, words: Sequence[LayerWord]) -> bool:
     """Ink where there is no word."""
     within = [word for word in words if contains(box, word.box)]
     if not within:

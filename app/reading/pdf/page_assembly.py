@@ -7,7 +7,7 @@ from statistics import median
 
 from app.domain.pages import Source, Word
 from app.reading.geometry import Box, around, contains, made
-from app.reading.pdf.text_layer import Written
+from app.reading.pdf.text_layer import LayerWord
 
 _WIDER = 1.35
 """Times the usual distance of lines from which the next begins a paragraph."""
@@ -17,7 +17,7 @@ _SHARED = 0.5
 """Of the smaller of two words that covers the other: they are the same word, read twice."""
 
 
-def with_blocks(words: Sequence[Written]) -> list[Word]:
+def with_blocks(words: Sequence[LayerWord]) -> list[Word]:
     """Words of a text layer, in the file's order. What lies farther below than lines usually do begins a block."""
     starts = [index for index, word in enumerate(words) if not index or word.line != words[index - 1].line]
     ends = [*starts[1:], len(words)]

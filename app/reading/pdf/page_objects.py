@@ -28,7 +28,7 @@ _SAME: Matrix = (1, 0, 0, 1, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Area:
+class PaintedArea:
     """A filled area or a picture."""
 
     order: int
@@ -41,12 +41,12 @@ class Area:
 
 
 @dataclass(slots=True)
-class Surface:
+class PageObjects:
     is_drawn_on: bool = False
     """By more than text."""
     pictures: list[Box] = field(default_factory=list)
     """Where they lie on the displayed page."""
-    areas: list[Area] = field(default_factory=list)
+    areas: list[PaintedArea] = field(default_factory=list)
     """In the order in which they are drawn; pictures are among them."""
     order: dict[int, int] = field(default_factory=dict)
     """Of text objects, by address, on the same count as that of areas."""
@@ -54,8 +54,8 @@ class Surface:
     """Text objects within forms that are drawn as a whole, with transparency."""
 
 
-def surface(page: pypdfium2.PdfPage) -> Surface:
-    return _Look(page).surface()
+def surface(page: pypdfium2.PdfPage) -> PageObjects:
+    return _ObjectPaint(page).surface()
 
 
 def colour_of(thing: int, *, stroke: bool = False) -> tuple[Colour | None, int]:
@@ -74,14 +74,14 @@ def is_clipped(thing: int) -> bool:
     return bool(clip) and pdfium_calls.count_clips(clip) > 0
 
 
-class _Look:
+class _ObjectPaint:
     def __init__(self, page: pypdfium2.PdfPage) -> None:
         self._page = pdfium_calls.address(page.raw)
         self._bounds, self._rotation = page.get_bbox(), page.get_rotation()
-        self._found = Surface()
+        self._found = PageObjects()
         self._seen = 0
 
-    def surface(self) -> Surface:
+    def surface(self) -> PageObjects:
         things = (pdfium_calls.get_object(self._page, index) for index in range(pdfium_calls.count_objects(self._page)))
         self._walk(things, matrix=_SAME, depth=0, veiled=False)
         return self._found
@@ -117,12 +117,12 @@ class _Look:
         if min(box[2] - box[0], box[3] - box[1]) < _LEAST_SIDE or len(self._found.areas) >= _MOST_AREAS:
             return
         if kind != pdfium.FPDF_PAGEOBJ_PATH:
-            self._found.areas.append(Area(order=self._seen, box=box, colour=None, is_solid=False))
+            self._found.areas.append(PaintedArea(order=self._seen, box=box, colour=None, is_solid=False))
         elif _is_filled(thing):
             colour, alpha = colour_of(thing)
             is_whole = alpha == _OPAQUE and pdfium_calls.has_transparency(thing) != 1 and not is_clipped(thing)
             is_solid = colour is not None and is_whole and _is_upright(matrix) and _is_rectangle(thing)
-            self._found.areas.append(Area(order=self._seen, box=box, colour=colour, is_solid=is_solid))
+            self._found.areas.append(PaintedArea(order=self._seen, box=box, colour=colour, is_solid=is_solid))
 
     def _box(self, thing: int, matrix: Matrix) -> Box:
         """A form's contents are measured in the form's own space, and a form may hold forms."""

@@ -15,7 +15,7 @@ Pixels = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class RenderedPage:
     pixels: Pixels
     """Rows of grey levels, or of blue, green and red."""
     corner: tuple[float, float]
@@ -35,7 +35,7 @@ class Picture:
         y0, y1 = int((box[1] - top) * scale), int((box[3] - top) * scale) + 1
         return slice(max(y0, 0), max(y1, 0)), slice(max(x0, 0), max(x1, 0))
 
-    def without(self, boxes: Iterable[Box]) -> "Picture":
+    def without(self, boxes: Iterable[Box]) -> "RenderedPage":
         """The same with these boxes painted in the colour of the ground, which is what most pixels have."""
         pixels = self.pixels.copy()
         ground = np.median(pixels)
@@ -44,7 +44,7 @@ class Picture:
         return replace(self, pixels=pixels)
 
 
-def rendered(page: pypdfium2.PdfPage, *, scale: float, box: Box | None = None, colour: bool = False) -> Picture:
+def rendered(page: pypdfium2.PdfPage, *, scale: float, box: Box | None = None, colour: bool = False) -> RenderedPage:
     """The page, or what of `box` lies on it; at least a pixel either way."""
     width, height = math.ceil(page.get_width() * scale), math.ceil(page.get_height() * scale)
     x0, y0, x1, y1 = (0, 0, width, height) if box is None else (math.floor(edge * scale) for edge in box)
@@ -59,7 +59,7 @@ def rendered(page: pypdfium2.PdfPage, *, scale: float, box: Box | None = None, c
     finally:
         bitmap.close()
     grey = pixels if colour else pixels.reshape(pixels.shape[:2])
-    return Picture(pixels=grey, corner=(x0 / scale, y0 / scale), scale=scale)
+    return RenderedPage(pixels=grey, corner=(x0 / scale, y0 / scale), scale=scale)
 
 
 _MOST_PIXELS = 24_000_000

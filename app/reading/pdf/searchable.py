@@ -14,8 +14,8 @@ from app.domain.errors import DocumentFault
 from app.domain.pages import Page
 from app.reading.geometry import Box
 from app.reading.image.file import ImageFile
-from app.reading.pdf.glyphless_font import Glyphless
-from app.reading.pdf.image_embedding import Plate, plate_of
+from app.reading.pdf.glyphless_font import GlyphlessFont
+from app.reading.pdf.image_embedding import ImageXObject, plate_of
 from app.reading.pdf.invisible_text import layer
 
 FONT = "/DairaText"
@@ -36,7 +36,7 @@ _BLAMED_ON_THE_FILE = (
 """What pikepdf raises on objects that are not what they should be."""
 
 
-class Copy(Protocol):
+class SearchableCopy(Protocol):
     def lay(self, page: Page) -> None:
         """Set the page's text upon it. Pages come in order; those left out have none."""
         ...
@@ -48,7 +48,7 @@ class PdfCopy:
     """Raises DocumentFault (corrupt)."""
 
     def __init__(self, source: Path | BinaryIO, *, page_count: int) -> None:
-        self._glyphs = Glyphless()
+        self._glyphs = GlyphlessFont()
         self._laid: list[tuple[pikepdf.Object, str]] = []
         """Pages, and what their new font is called there."""
         with _faults():
@@ -83,7 +83,7 @@ class ImageCopy:
 
     def __init__(self, file: ImageFile) -> None:
         self._file = file
-        self._glyphs = Glyphless()
+        self._glyphs = GlyphlessFont()
         self._laid: list[tuple[pikepdf.Object, str]] = []
         self._pdf = Pdf.new()
 
@@ -111,7 +111,7 @@ class ImageCopy:
             target.Contents = Stream(self._pdf, f"q {matrix} cm /Image Do Q".encode())
 
 
-def _image(pdf: Pdf, plate: Plate) -> pikepdf.Object:
+def _image(pdf: Pdf, plate: ImageXObject) -> pikepdf.Object:
     image = Stream(pdf, plate.data)
     image.Type, image.Subtype = Name.XObject, Name.Image
     image.Width, image.Height = plate.width, plate.height
@@ -127,7 +127,7 @@ def _image(pdf: Pdf, plate: Plate) -> pikepdf.Object:
     return pdf.make_indirect(image)
 
 
-def _colours(pdf: Pdf, plate: Plate) -> pikepdf.Object:
+def _colours(pdf: Pdf, plate: ImageXObject) -> pikepdf.Object:
     space: pikepdf.Object = Name(plate.colours)
     if plate.palette is not None:
         return Array([Name.Indexed, space, len(plate.palette) // 3 - 1, pikepdf.String(plate.palette)])
@@ -143,7 +143,7 @@ def _put_first(pdf: Pdf, page: pikepdf.Object, content: bytes) -> None:
     page.Contents = Array([pdf.make_indirect(Stream(pdf, content)), *streams])
 
 
-def _add_font(pdf: Pdf, pages: list[tuple[pikepdf.Object, str]], glyphs: Glyphless) -> None:
+def _add_font(pdf: Pdf, pages: list[tuple[pikepdf.Object, str]], glyphs: GlyphlessFont) -> None:
     """At the end, when all its characters are known. Pages may share their resources: each gets its own."""
     font = glyphs.embedded(pdf)
     for page, name in pages:

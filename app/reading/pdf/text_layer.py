@@ -28,7 +28,7 @@ _DOUBLE = ctypes.sizeof(ctypes.c_double)
 Boxes = npt.NDArray[np.float64]
 
 
-class Written(NamedTuple):
+class LayerWord(NamedTuple):
     """A word of the text layer. A tuple: there are 500 on a page, and a data class takes twice the time."""
 
     text: str
@@ -44,7 +44,7 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextLayer:
-    words: list[Written]
+    words: list[LayerWord]
     boxes: Boxes
     """Of the words, a row each."""
     has_more: bool
@@ -86,7 +86,7 @@ class _Layer:
         starts = [start for start, _ in spans]
         lines = self._lines(text, starts)
         things = self._things(starts, lines)
-        words = list(map(Written._make, zip(texts, boxes, lines, starts, things, strict=True)))
+        words = list(map(LayerWord._make, zip(texts, boxes, lines, starts, things, strict=True)))
         if "" in texts:
             words = [word for word in words if word.text]
         return TextLayer(

@@ -14,7 +14,7 @@ MOST_UNTAKEN = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class ReceivedChanges:
     """What was told since the last time."""
 
     jobs: Sequence[Job]
@@ -52,7 +52,7 @@ class Follower:
             await first_of(self._joined, stopping.wait(), at_most=at_most)
         return self._joined.result() if self._joined.done() else None
 
-    async def listen(self, *, at_most: float, stopping: asyncio.Event) -> Heard | None:
+    async def listen(self, *, at_most: float, stopping: asyncio.Event) -> ReceivedChanges | None:
         """As soon as there is something; None when the time (seconds) is over or the service stops."""
         if not self._something.is_set():
             await first_of(self._something.wait(), stopping.wait(), at_most=at_most)
@@ -108,8 +108,8 @@ class Follower:
         self._look = True
         self._something.set()
 
-    def _take(self) -> Heard:
-        heard = Heard(
+    def _take(self) -> ReceivedChanges:
+        heard = ReceivedChanges(
             jobs=[] if self._missed else list(self._jobs.values()),
             progress=dict(self._progress),
             since=self._since,

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from app.domain.changes import Position, Window
+from app.domain.changes import ChangeWindow, Position
 from app.domain.errors import NotFound, TooMany, Unavailable
 from app.domain.ids import JobId, TenantId
 from app.ports.database import Database
-from app.services.events.stream import MayGoOn, Stream
-from app.services.events.watcher import Watching
+from app.services.events.stream import EventStream, MayGoOn
+from app.services.events.watcher import ChangePoller
 
 READY_WITHIN = 10.0
 """Seconds for the watcher's first look."""
@@ -22,9 +22,9 @@ COME_BACK = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Events:
+class EventService:
     database: Database
-    watching: Watching
+    watching: ChangePoller
     stopping: asyncio.Event
     most: int
     """Streams that a tenant may have at a time, of this process."""
@@ -37,7 +37,7 @@ class Events:
     @asynccontextmanager
     async def open(
         self, tenant_id: TenantId, *, job_id: JobId | None, last: str | None, may_go_on: MayGoOn
-    ) -> AsyncIterator[Stream | None]:
+    ) -> AsyncIterator[EventStream | None]:
         """`last`: up to where the reader has seen. None: it has seen the job's end, and there is nothing to come.
 
         Raises NotFound for a job that is not there, TooMany, Unavailable.
@@ -50,7 +50,7 @@ class Events:
             async with self.watching.follow(tenant_id, job_id, progress=True) as follower:
                 if await follower.ready(at_most=READY_WITHIN, stopping=self.stopping) is None:
                     raise Unavailable("the service is stopping, or the database is slow: try again")
-                yield Stream(
+                yield EventStream(
                     database=self.database,
                     tenant_id=tenant_id,
                     job_id=job_id,
@@ -81,7 +81,7 @@ class Events:
             return None
         position = Position(last)
         async with self.database.begin(tenant_id) as tx:
-            known = await tx.changes.within(Window(since=position), of=(), limit=1)
+            known = await tx.changes.within(ChangeWindow(since=position), of=(), limit=1)
         return position if known else None
 
     async def _has_seen_the_end(self, tenant_id: TenantId, job_id: JobId, since: Position | None) -> bool:
@@ -91,5 +91,5 @@ class Events:
                 raise NotFound("there is no such job")
             if since is None or not job.state.terminal:
                 return False
-            unseen = await tx.changes.within(Window(since=since), of=[job_id], limit=1)
+            unseen = await tx.changes.within(ChangeWindow(since=since), of=[job_id], limit=1)
         return unseen is not None and not unseen.jobs

@@ -11,12 +11,21 @@ from functools import partial
 from time import monotonic
 from typing import TypeVar
 
-from app.domain.changes import Event, News, Position, PositionEvent, ProgressEvent, Standing, StateEvent, Window
+from app.domain.changes import (
+    ChangePage,
+    ChangeWindow,
+    Event,
+    Position,
+    PositionEvent,
+    ProgressEvent,
+    StateEvent,
+    StatePage,
+)
 from app.domain.errors import Unavailable
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import Job
 from app.ports.database import Database, Tx
-from app.services.events.follower import Follower, Heard, first_of
+from app.services.events.follower import Follower, ReceivedChanges, first_of
 from app.services.events.watcher import PAGE
 
 T = TypeVar("T")
@@ -31,7 +40,7 @@ MayGoOn = Callable[[], Awaitable[bool]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Stream:
+class EventStream:
     database: Database
     tenant_id: TenantId
     job_id: JobId | None
@@ -62,7 +71,7 @@ class Stream:
                 async for event in self._of(heard):
                     yield event
 
-    async def _of(self, heard: Heard) -> AsyncIterator[Event]:
+    async def _of(self, heard: ReceivedChanges) -> AsyncIterator[Event]:
         if heard.missed or heard.since is None:
             async for event in self._catch_up(heard.since, heard.upto):
                 yield event
@@ -77,7 +86,7 @@ class Stream:
 
     async def _catch_up(self, since: Position | None, upto: Position) -> AsyncIterator[Event]:
         """What is new in between, or else what stands; page by page, whatever it amounts to."""
-        jobs = self._standing(upto) if since is None else self._missed(Window(since=since, upto=upto))
+        jobs = self._standing(upto) if since is None else self._missed(ChangeWindow(since=since, upto=upto))
         async for event in self._told(jobs, upto=upto):
             yield event
 
@@ -94,8 +103,8 @@ class Stream:
         self._over = self.job_id is not None and last.state.terminal
         yield StateEvent(job=last, position=upto)
 
-    async def _missed(self, window: Window) -> AsyncIterator[Job]:
-        rest: Window | None = window
+    async def _missed(self, window: ChangeWindow) -> AsyncIterator[Job]:
+        rest: ChangeWindow | None = window
         while rest is not None:
             news = await self._patiently(partial(_within, window=rest, of=self._ids))
             for job in news.jobs if news else ():
@@ -154,11 +163,11 @@ async def _each(jobs: Sequence[Job]) -> AsyncIterator[Job]:
         yield job
 
 
-async def _within(tx: Tx, *, window: Window, of: Sequence[JobId] | None) -> News | None:
+async def _within(tx: Tx, *, window: ChangeWindow, of: Sequence[JobId] | None) -> ChangePage | None:
     return await tx.changes.within(window, of=of, limit=PAGE)
 
 
-async def _standing(tx: Tx, *, upto: Position, of: Sequence[JobId] | None, after: JobId | None = None) -> Standing:
+async def _standing(tx: Tx, *, upto: Position, of: Sequence[JobId] | None, after: JobId | None = None) -> StatePage:
     return await tx.changes.standing(upto=upto, of=of, after=after, limit=PAGE)
 
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 
-from app.domain.changes import Position, Window
+from app.domain.changes import ChangeWindow, Position
 from app.domain.errors import Unavailable
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import Job, Progress
@@ -38,10 +38,10 @@ LOOKS_AT_ONCE = 2
 PAGE = 100
 
 
-class Watching:
+class ChangePoller:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._watchers: dict[TenantId, Watcher] = {}
+        self._watchers: dict[TenantId, ChangeSubscription] = {}
         self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     @asynccontextmanager
@@ -52,7 +52,7 @@ class Watching:
         follower = Follower(job_id, progress=progress)
         watcher = self._watchers.get(tenant_id)
         if watcher is None:
-            watcher = Watcher(self._database, tenant_id, looks=self._looks, over=self._over)
+            watcher = ChangeSubscription(self._database, tenant_id, looks=self._looks, over=self._over)
             self._watchers[tenant_id] = watcher
             watcher.start()
         watcher.add(follower)
@@ -70,13 +70,18 @@ class Watching:
         for watcher in list(self._watchers.values()):
             await watcher.stop()
 
-    def _over(self, watcher: "Watcher") -> None:
+    def _over(self, watcher: "ChangeSubscription") -> None:
         del self._watchers[watcher.tenant_id]
 
 
-class Watcher:
+class ChangeSubscription:
     def __init__(
-        self, database: Database, tenant_id: TenantId, *, looks: asyncio.Semaphore, over: "Callable[[Watcher], None]"
+        self,
+        database: Database,
+        tenant_id: TenantId,
+        *,
+        looks: asyncio.Semaphore,
+        over: "Callable[[ChangeSubscription], None]",
     ) -> None:
         self.tenant_id = tenant_id
         self._database = database
@@ -167,7 +172,7 @@ class Watcher:
         self._pause = SHORTEST_PAUSE if news or joining else min(self._pause * SLOWER_BY, LONGEST_PAUSE)
 
     async def _look_for_news(self, changes: Changes) -> bool:
-        window = Window(since=self._position) if self._position is not None else None
+        window = ChangeWindow(since=self._position) if self._position is not None else None
         of, found = _jobs_of(self._followers), False
         while window is not None:
             news = await changes.within(window, of=of, limit=PAGE)

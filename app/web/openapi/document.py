@@ -25,7 +25,7 @@ TOO_SLOW = (408, "request_timeout")
 """What `Pace` answers to a body that comes byte by byte."""
 
 
-class Described(FastAPI):
+class DescribedApp(FastAPI):
     """An application whose document tells the whole of what it answers."""
 
     def __init__(self, **given: Any) -> None:

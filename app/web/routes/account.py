@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, BeforeValidator
 
-from app.domain.usage import DayUsed, Used, total
+from app.domain.usage import DailyUsage, UsageCounts, total
 from app.web.callers import AnyCaller, Reader
 from app.web.dependencies import TheUsage
 from app.web.schemas import MeBody
@@ -37,7 +37,7 @@ class UsedBody(BaseModel):
     tokens: TokensBody
 
     @classmethod
-    def of(cls, used: Used) -> "UsedBody":
+    def of(cls, used: UsageCounts) -> "UsedBody":
         tokens = TokensBody(input=used.input_tokens, output=used.output_tokens)
         return cls(documents=used.documents, pages=used.pages, bytes=used.bytes, tokens=tokens)
 
@@ -52,7 +52,7 @@ class UsageBody(BaseModel):
     total: UsedBody
 
     @classmethod
-    def of(cls, days: list[DayUsed]) -> "UsageBody":
+    def of(cls, days: list[DailyUsage]) -> "UsageBody":
         return cls(
             data=[DayBody(day=each.day, **UsedBody.of(each.used).model_dump()) for each in days],
             total=UsedBody.of(total(each.used for each in days)),

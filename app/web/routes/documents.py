@@ -9,15 +9,15 @@ from fastapi.responses import PlainTextResponse
 
 from app.domain.documents import DocumentStatus, displayable
 from app.domain.errors import Conflict, Invalid, LlmNotConfigured, NotFound, NotReady, TooMany, Unsupported
-from app.domain.idempotency import Once
+from app.domain.idempotency import IdempotencyKey
 from app.domain.tenants import Caller
-from app.services.documents import Listed
-from app.services.uploads import Accepted, Received, Uploads
+from app.services.documents import DocumentListing
+from app.services.uploads import AcceptedUpload, ReceivedBlob, UploadService
 from app.web import pagination
 from app.web.callers import JobWritingCaller, Reader, Writer, WritingCaller
 from app.web.dependencies import ADocumentId, AnOnce, PageNumber, TheDocuments, TheJobs, TheUploads, tell_replayed
 from app.web.file_responses import NOT_MODIFIED, revalidated
-from app.web.forms import Form, read_text
+from app.web.forms import MultipartForm, read_text
 from app.web.job_requests import JOB_BODY, parse_request, parse_requests
 from app.web.openapi.headers import looks_at
 from app.web.openapi.upload_form import UPLOAD_FORM
@@ -58,7 +58,7 @@ async def upload_document(
 
     With `Prefer: wait=N` the same answer comes as soon as its jobs have ended, or after N seconds, as they are then.
     """
-    form = Form(content_type=request.headers.get("content-type", ""), body=request.stream())
+    form = MultipartForm(content_type=request.headers.get("content-type", ""), body=request.stream())
     received = await _receive(form, caller, uploads)
     try:
         accepted = await _accept(form, received, caller, uploads, once=once)
@@ -72,7 +72,7 @@ async def upload_document(
     tell_replayed(response, replayed=accepted.replayed)
     preference = preference_of(request)
     response.headers.update(preference.headers)
-    listed = Listed(document=accepted.document, jobs=list(accepted.jobs))
+    listed = DocumentListing(document=accepted.document, jobs=list(accepted.jobs))
     if preference.wait:
         listed = await unless_gone(request, jobs.wait_for_document(listed, at_most=preference.wait))
     return DocumentBody.of(listed.document, listed.jobs, deduplicated=accepted.deduplicated)
@@ -196,9 +196,9 @@ async def request_job(
     return JobBody.of(job)
 
 
-async def _receive(form: Form, caller: Caller, uploads: Uploads) -> Received:
+async def _receive(form: MultipartForm, caller: Caller, uploads: UploadService) -> ReceivedBlob:
     """Read the whole form; its one file is in the blob store afterwards, or nothing is."""
-    received: Received | None = None
+    received: ReceivedBlob | None = None
     try:
         async for chunks in form.parts():
             _refuse_second(received)
@@ -212,12 +212,14 @@ async def _receive(form: Form, caller: Caller, uploads: Uploads) -> Received:
     return received
 
 
-def _refuse_second(received: Received | None) -> None:
+def _refuse_second(received: ReceivedBlob | None) -> None:
     if received is not None:
         raise Invalid("send one file; each document is an upload of its own", pointer="/file")
 
 
-async def _accept(form: Form, received: Received, caller: Caller, uploads: Uploads, *, once: Once | None) -> Accepted:
+async def _accept(
+    form: MultipartForm, received: ReceivedBlob, caller: Caller, uploads: UploadService, *, once: IdempotencyKey | None
+) -> AcceptedUpload:
     unknown = form.fields.keys() - {"jobs", "metadata", "language"}
     if unknown:
         raise Invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}", pointer=f"/{min(unknown)[:200]}")

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from app.domain.changes import Event, PositionEvent, ProgressEvent, StateEvent
-from app.services.events.stream import Stream
+from app.services.events.stream import EventStream
 from app.web.callers import Reader, may_still_read
 from app.web.dependencies import AJobId, TheEvents
 from app.web.schemas import JobBody, ProgressOfJob
@@ -25,7 +25,7 @@ LastEventId = Annotated[
 
 async def _of_tenant(
     request: Request, tenant_id: Reader, events: TheEvents, last: LastEventId = None
-) -> AsyncIterator[Stream | None]:
+) -> AsyncIterator[EventStream | None]:
     may_go_on = partial(may_still_read, request)
     async with events.open(tenant_id, job_id=None, last=last, may_go_on=may_go_on) as stream:
         yield stream
@@ -38,7 +38,7 @@ async def _of_job(
     job_id: AJobId,
     events: TheEvents,
     last: LastEventId = None,
-) -> AsyncIterator[Stream | None]:
+) -> AsyncIterator[EventStream | None]:
     may_go_on = partial(may_still_read, request)
     async with events.open(tenant_id, job_id=job_id, last=last, may_go_on=may_go_on) as stream:
         if stream is None:
@@ -50,7 +50,7 @@ async def _of_job(
 @router.get("/v1/events", response_class=EventSourceResponse, response_description="The stream.")
 async def follow_all_jobs(
     tenant_id: Reader,  # noqa: ARG001 - who asks is settled first
-    stream: Annotated[Stream, Depends(_of_tenant)],
+    stream: Annotated[EventStream, Depends(_of_tenant)],
 ) -> AsyncIterator[ServerSentEvent]:
     """`state` (a job, as it is now) and `progress` of all jobs, as server-sent events.
 
@@ -68,7 +68,7 @@ async def follow_all_jobs(
 )
 async def follow_job(
     tenant_id: Reader,  # noqa: ARG001 - who asks is settled before any id is looked at
-    stream: Annotated[Stream | None, Depends(_of_job)],
+    stream: Annotated[EventStream | None, Depends(_of_job)],
 ) -> AsyncIterator[ServerSentEvent]:
     """`state` (the job, as it is now) and `progress` of one job, until it has ended; 204 to who has seen the end."""
     if stream is not None:
@@ -76,7 +76,7 @@ async def follow_job(
             yield event
 
 
-async def _sent(stream: Stream) -> AsyncIterator[ServerSentEvent]:
+async def _sent(stream: EventStream) -> AsyncIterator[ServerSentEvent]:
     yield ServerSentEvent(retry=RETRY)
     async for event in stream.events():
         yield _encoded(event)

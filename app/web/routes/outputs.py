@@ -9,7 +9,7 @@ from app.domain.documents import Document
 from app.domain.errors import Conflict, NotReady
 from app.domain.formats.formats import ALTO, HOCR, MARKDOWN, Format
 from app.domain.ids import DocumentId, TenantId
-from app.services.outputs import Outputs
+from app.services.outputs import OutputService
 from app.web.callers import Reader
 from app.web.dependencies import ADocumentId, PageNumber, TheOutputs, TheRenditions
 from app.web.errors import PROBLEM
@@ -17,8 +17,8 @@ from app.web.file_responses import (
     KEPT,
     QUIET,
     REVALIDATED,
-    Delivery,
-    Range,
+    ByteRange,
+    RenditionResponse,
     attachment,
     begun,
     chosen,
@@ -121,7 +121,7 @@ async def get_page_image(
     if matches(if_none_match, tag):
         return Response(status_code=304, headers=headers)
     image = await unless_gone(request, renditions.page_image(document, number, width=width))
-    return Delivery(image, media_type="image/png", headers=headers)
+    return RenditionResponse(image, media_type="image/png", headers=headers)
 
 
 @router.get(
@@ -137,7 +137,7 @@ async def get_searchable_pdf(
     document = await outputs.read_document(tenant_id, document_id)
     copy = await unless_gone(request, renditions.searchable(document))
     disposition = attachment(renamed(document.filename, ".searchable.pdf"))
-    return Delivery(copy, media_type="application/pdf", headers={"Content-Disposition": disposition, **QUIET})
+    return RenditionResponse(copy, media_type="application/pdf", headers={"Content-Disposition": disposition, **QUIET})
 
 
 @router.get("/hocr", response_class=StreamingResponse, responses=_gives("text/html", "hOCR.", *NAMED))
@@ -161,7 +161,7 @@ async def get_markdown(tenant_id: Reader, document_id: ADocumentId, outputs: The
     return await _written(tenant_id, document_id, outputs, MARKDOWN)
 
 
-async def _written(tenant_id: TenantId, document_id: DocumentId, outputs: Outputs, form: Format) -> Response:
+async def _written(tenant_id: TenantId, document_id: DocumentId, outputs: OutputService, form: Format) -> Response:
     document = await outputs.read_document(tenant_id, document_id)
     disposition = attachment(renamed(document.filename, form.suffix))
     text = await begun(outputs.written(document, form))
@@ -180,13 +180,13 @@ def _of_original(document: Document) -> dict[str, str]:
     }
 
 
-async def _all(outputs: Outputs, document: Document, headers: dict[str, str]) -> Response:
+async def _all(outputs: OutputService, document: Document, headers: dict[str, str]) -> Response:
     chunks = await begun(outputs.original(document))
     sized = {"Content-Length": str(document.size)}
     return StreamingResponse(chunks, media_type=document.media_type, headers=headers | sized)
 
 
-async def _part(outputs: Outputs, document: Document, part: Range, headers: dict[str, str]) -> Response:
+async def _part(outputs: OutputService, document: Document, part: ByteRange, headers: dict[str, str]) -> Response:
     chunks = await begun(outputs.part(document, start=part.start, end=part.end))
     ranged = {"Content-Length": str(part.end - part.start), "Content-Range": part.content_range(document.size)}
     return StreamingResponse(chunks, status_code=206, media_type=document.media_type, headers=headers | ranged)

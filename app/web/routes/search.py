@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from app.domain.ids import DocumentId
-from app.domain.search import LONGEST, MOST_RANK, Hit, marked_up
+from app.domain.search import LONGEST, MOST_RANK, SearchHit, marked_up
 from app.web import pagination
 from app.web.callers import Reader
 from app.web.dependencies import TheSearch
@@ -36,7 +36,7 @@ class HitBody(BaseModel):
     """0 to 1; of the page alone, so that ranks of different requests can be compared."""
 
     @classmethod
-    def of(cls, hit: Hit) -> "HitBody":
+    def of(cls, hit: SearchHit) -> "HitBody":
         return cls(
             document_id=hit.document_id,
             filename=hit.filename,

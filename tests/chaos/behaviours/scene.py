@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from app.adapters.postgres.doorbell import PostgresDoorbell
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.ids import TenantId
 from app.domain.jobs import Job, JobState
 from app.domain.tenants import Allowance
 from app.ports.doorbell import Doorbell
-from app.services.tenants import Tenants
+from app.services.tenants import TenantService
 from tests.chaos.behaviours.processes import STARTING, Worker, eventually, fork, ready_to_fork, spawn
 from tests.support.databases import Cloned, Databases
 from tests.support.folders import open_folder
@@ -114,7 +114,7 @@ class Scene:
 
     async def key(self) -> str:
         allowance = Allowance(max_running=None, max_queued=1_000, max_upload_bytes=1 << 30, requests_per_minute=100_000)
-        tenants = Tenants(database=self.rig.database, sweeps=self.rig.sweeps, allowance=allowance)
+        tenants = TenantService(database=self.rig.database, sweeps=self.rig.sweeps, allowance=allowance)
         return await tenants.issue_key(ACME, name="a key")
 
 
@@ -127,7 +127,7 @@ async def scene(
     async with AsyncExitStack() as stack:
         cloned = where if isinstance(where, Cloned) else await stack.enter_async_context(where.clone())
         folder = stack.enter_context(open_folder())
-        engine = Engine(cloned.app_url, pool_size=4, name="scene")
+        engine = PostgresEngine(cloned.app_url, pool_size=4, name="scene")
         stack.push_async_callback(engine.close)
         if doorbell is None:
             doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=cloned.app_url, dropped=lambda _: None)

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.jobs import AttemptOutcome, Job, JobState, Progress
-from app.domain.leases import Lease, Pulse
+from app.domain.leases import Lease, LeaseBeat
 from tests.chaos.behaviours import steps
 from tests.chaos.behaviours.plays import side_by_side
 from tests.chaos.behaviours.processes import eventually
@@ -87,7 +87,7 @@ async def test_t02_a_result_of_an_attempt_that_is_over_is_refused_and_counted(da
 
 
 async def test_t02_every_write_of_an_earlier_attempt_by_the_same_name_hits_no_row(
-    cloned: Cloned, engine: Engine
+    cloned: Cloned, engine: PostgresEngine
 ) -> None:
     rig = postgres_rig(cloned, engine)
     job = await rig.enqueue(await rig.tenant())
@@ -96,7 +96,7 @@ async def test_t02_every_write_of_an_earlier_attempt_by_the_same_name_hits_no_ro
     holder = await rig.lease(job, worker="namesake")
     before = await rig.again(job)
     (beat,) = await rig.leases.beat(
-        [Pulse(lease=stale, progress=Progress(done=9, total=9, unit="pages"))], lease=timedelta(hours=1)
+        [LeaseBeat(lease=stale, progress=Progress(done=9, total=9, unit="pages"))], lease=timedelta(hours=1)
     )
     assert not beat.held
     for late in (done, fail, retry, release, snooze):
@@ -115,7 +115,7 @@ async def _with_a_lease_that_is_over(rig: Rig) -> tuple[Job, Lease]:
     return job, lease
 
 
-async def test_t03_a_sweep_that_meets_a_completion_leaves_it_done(cloned: Cloned, engine: Engine) -> None:
+async def test_t03_a_sweep_that_meets_a_completion_leaves_it_done(cloned: Cloned, engine: PostgresEngine) -> None:
     """The sweeper has read `claimed`, lease over; before it writes, the completion commits."""
     rig = postgres_rig(cloned, engine)
     job, lease = await _with_a_lease_that_is_over(rig)
@@ -130,7 +130,7 @@ async def test_t03_a_sweep_that_meets_a_completion_leaves_it_done(cloned: Cloned
     assert [attempt.outcome for attempt in await rig.attempts(job)] == [AttemptOutcome.DONE]
 
 
-async def test_t03_a_completion_that_meets_a_sweep_is_refused(cloned: Cloned, engine: Engine) -> None:
+async def test_t03_a_completion_that_meets_a_sweep_is_refused(cloned: Cloned, engine: PostgresEngine) -> None:
     """The other way round: the sweep was first, its commit comes later."""
     rig = postgres_rig(cloned, engine)
     job, lease = await _with_a_lease_that_is_over(rig)

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
-from app.adapters.postgres.engine import Engine, administer
+from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId, uuid7
 from tests.chaos.behaviours.scene import ACME, Scene, scene
@@ -49,7 +49,7 @@ async def _work_off(rig: Rig, rings: list[Ring]) -> None:
         assert all(await rig.leases.settle([done(claim.job.lease) for claim in claims if claim.job]))
 
 
-async def _pages_of_a_claim(engine: Engine, rig: Rig, tenant: TenantId) -> int:
+async def _pages_of_a_claim(engine: PostgresEngine, rig: Rig, tenant: TenantId) -> int:
     """Pages of the database that one claim looks at: what it costs, whatever else the machine does."""
     job = await rig.enqueue(tenant)
     call = f"select * from daira.claim(array['{tenant}'], array['{job.id}'::uuid], 'w', '1 minute', array['ocr'])"
@@ -66,7 +66,9 @@ async def _plan_now(admin: asyncpg.Connection) -> None:
     await admin.execute("analyze daira.jobs")
 
 
-async def test_t18_a_claim_behind_thousands_of_dead_rows_looks_at_as_few_pages(cloned: Cloned, engine: Engine) -> None:
+async def test_t18_a_claim_behind_thousands_of_dead_rows_looks_at_as_few_pages(
+    cloned: Cloned, engine: PostgresEngine
+) -> None:
     rig = postgres_rig(cloned, engine)
     tenant = await rig.tenant()
     async with administer(cloned.admin_url) as admin:
@@ -82,7 +84,7 @@ async def test_t18_a_claim_behind_thousands_of_dead_rows_looks_at_as_few_pages(c
 
 
 async def test_t18_a_claim_whose_plan_was_made_for_an_empty_table_looks_at_as_few_pages(cloned: Cloned) -> None:
-    engine = Engine(cloned.app_url, pool_size=1, name="claims")
+    engine = PostgresEngine(cloned.app_url, pool_size=1, name="claims")
     rig = postgres_rig(cloned, engine)
     try:
         tenant = await rig.tenant()

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.domain.jobs import Job, JobState
 from app.domain.leases import ClaimOutcome
 from tests.chaos.behaviours import steps
@@ -153,7 +153,7 @@ async def _is_empty(queue: Queue) -> bool:
 
 
 async def test_t09_a_bell_for_a_job_that_somebody_is_claiming_is_answered_at_once(
-    cloned: Cloned, engine: Engine
+    cloned: Cloned, engine: PostgresEngine
 ) -> None:
     """It waits for no lock: a batch of other jobs' bells would wait with it."""
     rig = postgres_rig(cloned, engine)

@@ -6,7 +6,7 @@ import asyncpg
 from sqlalchemy import text
 
 from app.adapters.postgres import migrations
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 
 PUBLISHED = ("backlog", "tenants_with_due_work")
 """The only SECURITY DEFINER functions there may be."""
@@ -22,7 +22,7 @@ where n.nspname = 'daira' and c.relkind in ('r', 'p') and c.relname <> 'doorbell
 """
 
 
-async def login_is_ordinary(engine: Engine) -> list[str]:
+async def login_is_ordinary(engine: PostgresEngine) -> list[str]:
     (me,) = await engine.call(
         "select rolname as name, rolsuper, rolbypassrls from pg_roles where rolname = current_user"
     )
@@ -41,7 +41,7 @@ async def login_is_ordinary(engine: Engine) -> list[str]:
     return faults
 
 
-async def tables_are_walled(engine: Engine) -> list[str]:
+async def tables_are_walled(engine: PostgresEngine) -> list[str]:
     open_tables = await engine.call(f"select name from ({TENANT_TABLES}) t where not walled order by 1")
     faults = [f"table {row['name']} lacks ENABLE or FORCE ROW LEVEL SECURITY" for row in open_tables]
     thin = await engine.call(
@@ -57,7 +57,7 @@ async def tables_are_walled(engine: Engine) -> list[str]:
     ]
 
 
-async def nothing_looks_across(engine: Engine) -> list[str]:
+async def nothing_looks_across(engine: PostgresEngine) -> list[str]:
     views = await engine.call(
         "select c.relname as name from pg_class c join pg_namespace n on n.oid = c.relnamespace"
         " where n.nspname = 'daira' and (c.relkind = 'm' or c.relkind = 'v'"
@@ -74,7 +74,7 @@ async def nothing_looks_across(engine: Engine) -> list[str]:
     ]
 
 
-async def row_security_cannot_be_switched_off(engine: Engine) -> list[str]:
+async def row_security_cannot_be_switched_off(engine: PostgresEngine) -> list[str]:
     """The probe: a login that the wall binds is refused, one that it doesn't reads on."""
     try:
         async with engine.begin() as connection:
@@ -87,7 +87,7 @@ async def row_security_cannot_be_switched_off(engine: Engine) -> list[str]:
     return ["row_security = off does not raise an error for this login: it reads through the wall"]
 
 
-async def schema_is_at_head(engine: Engine) -> list[str]:
+async def schema_is_at_head(engine: PostgresEngine) -> list[str]:
     """Or beyond: while a release is rolled out, its predecessor runs on the new schema. Revisions sort by time."""
     current, head = await migrations.current(engine) or "nothing", migrations.head()
     if current[:1].isdigit() and current >= head:
@@ -95,7 +95,7 @@ async def schema_is_at_head(engine: Engine) -> list[str]:
     return [f"the schema is at {current}, this version needs {head}: daira migrate"]
 
 
-async def scout_has_its_policies(engine: Engine) -> list[str]:
+async def scout_has_its_policies(engine: PostgresEngine) -> list[str]:
     """Without them the two looks across tenants find nothing, and say nothing."""
     missing = await engine.call(
         "select w.t as name from (values ('jobs'), ('tenants')) w(t) where not exists (select from pg_policies p"
@@ -104,7 +104,7 @@ async def scout_has_its_policies(engine: Engine) -> list[str]:
     return [f"the scout has no policy on {row['name']}: lost bells would never be found" for row in missing]
 
 
-async def only_the_application_looks_across(engine: Engine) -> list[str]:
+async def only_the_application_looks_across(engine: PostgresEngine) -> list[str]:
     """A published function may be called by no role but daira_app, and by its owner."""
     open_to = await engine.call(
         "select p.proname as name, coalesce(nullif(a.grantee, 0)::regrole::text, 'PUBLIC') as who"
@@ -116,12 +116,12 @@ async def only_the_application_looks_across(engine: Engine) -> list[str]:
     return [f"function {row['name']} may be called by {row['who']}: revoke it" for row in open_to]
 
 
-async def server_is_recent(engine: Engine) -> list[str]:
+async def server_is_recent(engine: PostgresEngine) -> list[str]:
     (row,) = await engine.call("select current_setting('server_version_num')::int / 10000 as major")
     return [] if row["major"] >= MINIMUM else [f"PostgreSQL {row['major']} is too old: {MINIMUM} or later"]
 
 
-CHECKS: dict[str, Callable[[Engine], Awaitable[list[str]]]] = {
+CHECKS: dict[str, Callable[[PostgresEngine], Awaitable[list[str]]]] = {
     "server version": server_is_recent,
     "ordinary login": login_is_ordinary,
     "schema at head": schema_is_at_head,

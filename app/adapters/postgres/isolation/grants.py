@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.adapters.postgres.isolation.checks import PUBLISHED, TENANT_TABLES
 
 GRANTS = f"""
@@ -28,7 +28,7 @@ OF_THE_SCOUT = {
 }
 
 
-async def the_login_belongs_to_nothing(engine: Engine) -> list[str]:
+async def the_login_belongs_to_nothing(engine: PostgresEngine) -> list[str]:
     """Policies follow memberships. A login of another name may be a member of daira_app, and of nothing else."""
     rows = await engine.call(
         "select current_user::text as me, r.rolname as role from pg_roles me, pg_roles r"
@@ -38,7 +38,7 @@ async def the_login_belongs_to_nothing(engine: Engine) -> list[str]:
     return [f"the login {row['me']} is a member of {row['role']} and sees what that may see: revoke it" for row in rows]
 
 
-async def roles_are_plain(engine: Engine) -> list[str]:
+async def roles_are_plain(engine: PostgresEngine) -> list[str]:
     rows = await engine.call(
         "select rolname as name, rolsuper or rolbypassrls as above, rolreplication or rolcreaterole as power,"
         " rolname = 'daira_scout' and rolcanlogin as login from pg_roles"
@@ -50,7 +50,7 @@ async def roles_are_plain(engine: Engine) -> list[str]:
     return faults + [f"{row['name']} can log in: nobody should" for row in rows if row["login"]]
 
 
-async def grants_are_narrow(engine: Engine) -> list[str]:
+async def grants_are_narrow(engine: PostgresEngine) -> list[str]:
     return [
         f"{row['who']} may {row['what']} {row['name']}{'.' + row['column'] if row['column'] else ''}: revoke it"
         for row in await engine.call(GRANTS)
@@ -70,7 +70,7 @@ def _is_meant(who: str, what: str, *, table: str, column: str | None) -> bool:
             return False
 
 
-async def the_published_looks_are_the_scouts(engine: Engine) -> list[str]:
+async def the_published_looks_are_the_scouts(engine: PostgresEngine) -> list[str]:
     """With another owner's rights they would see more; without a search_path somebody else's functions would run."""
     rows = await engine.call(
         "select proname as name, proowner::regrole::text as owner, prosecdef as definer,"
@@ -88,7 +88,7 @@ async def the_published_looks_are_the_scouts(engine: Engine) -> list[str]:
     ]
 
 
-async def the_login_makes_nothing(engine: Engine) -> list[str]:
+async def the_login_makes_nothing(engine: PostgresEngine) -> list[str]:
     rows = await engine.call(
         "select nspname as name from pg_namespace where nspname in ('daira', 'public')"
         " and has_schema_privilege(oid, 'create')"
@@ -97,12 +97,12 @@ async def the_login_makes_nothing(engine: Engine) -> list[str]:
     return [f"the login may create things in schema {row['name']}: revoke it" for row in rows]
 
 
-async def no_tenant_by_default(engine: Engine) -> list[str]:
+async def no_tenant_by_default(engine: PostgresEngine) -> list[str]:
     (row,) = await engine.call("select current_setting('app.tenant_id', true) as tenant")
     return ["app.tenant_id is set for every connection: unclamped, one tenant is seen"] if row["tenant"] else []
 
 
-CHECKS: dict[str, Callable[[Engine], Awaitable[list[str]]]] = {
+CHECKS: dict[str, Callable[[PostgresEngine], Awaitable[list[str]]]] = {
     "memberships": the_login_belongs_to_nothing,
     "plain roles": roles_are_plain,
     "grants": grants_are_narrow,

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.adapters.postgres.isolation.checks import TENANT_TABLES
 
 CLAMPED = "tenant_id=SELECTNULLIFcurrent_setting'app.tenant_id',true,''"
@@ -34,7 +34,7 @@ OF_THE_SCOUT = {
 }
 
 
-async def policies_say_what_they_should(engine: Engine) -> list[str]:
+async def policies_say_what_they_should(engine: PostgresEngine) -> list[str]:
     """Permissive ones are joined by OR: each must be known. Restrictive ones can only take away; one is the clamp."""
     faults = []
     for row in await engine.call(POLICIES):
@@ -51,4 +51,6 @@ async def policies_say_what_they_should(engine: Engine) -> list[str]:
     return faults
 
 
-CHECKS: dict[str, Callable[[Engine], Awaitable[list[str]]]] = {"words of policies": policies_say_what_they_should}
+CHECKS: dict[str, Callable[[PostgresEngine], Awaitable[list[str]]]] = {
+    "words of policies": policies_say_what_they_should
+}

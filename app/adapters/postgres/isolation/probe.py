@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.adapters.postgres import tables
 from app.adapters.postgres.database import CLAMP
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.adapters.postgres.isolation.checks import TENANT_TABLES, is_refused, nothing_looks_across
 from app.domain import selftest
 from app.domain.ids import TenantId
@@ -33,10 +33,10 @@ ONE = UUID(int=1)
 """Of each tenant's document, job and key: ids are a tenant's own."""
 
 
-class PostgresWall:
+class PostgresIsolationProbe:
     """For `daira selftest`, on an engine of its own with one connection: which use of it comes first matters."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: PostgresEngine) -> None:
         self._engine = engine
 
     async def furnish(self, tenant: TenantId) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from app.adapters.postgres.engine import Engine
+from app.adapters.postgres.engine import PostgresEngine
 from app.adapters.postgres.isolation.checks import TENANT_TABLES
 
 OF_NOBODY = ("alembic_version", "doorbells")
@@ -16,7 +16,7 @@ TENANT_COLUMN = (
 )
 
 
-async def keys_begin_with_the_tenant(engine: Engine) -> list[str]:
+async def keys_begin_with_the_tenant(engine: PostgresEngine) -> list[str]:
     """A unique index without it, or a foreign key, answers whether another tenant has an id."""
     rows = await engine.call(
         "select t.name, i.indexrelid::regclass::text as key"
@@ -28,7 +28,7 @@ async def keys_begin_with_the_tenant(engine: Engine) -> list[str]:
     return [f"key {row['key']} of {row['name']} does not carry the tenant: ids can be probed" for row in rows]
 
 
-async def every_row_has_a_tenant(engine: Engine) -> list[str]:
+async def every_row_has_a_tenant(engine: PostgresEngine) -> list[str]:
     unnamed = await engine.call(
         f"select t.name from {TENANT_COLUMN} t where not t.attnotnull or not exists (select from pg_constraint c"
         " where c.conrelid = t.oid and c.contype = 'c' and c.convalidated and c.conkey = array[t.attnum]) order by 1"
@@ -44,7 +44,7 @@ async def every_row_has_a_tenant(engine: Engine) -> list[str]:
     ]
 
 
-async def a_doorbell_holds_nothing_else(engine: Engine) -> list[str]:
+async def a_doorbell_holds_nothing_else(engine: PostgresEngine) -> list[str]:
     rows = await engine.call(
         "select attname as name from pg_attribute where attrelid = 'daira.doorbells'::regclass and attnum > 0"
         " and not attisdropped and attname <> all ($1) order by 1",
@@ -53,7 +53,7 @@ async def a_doorbell_holds_nothing_else(engine: Engine) -> list[str]:
     return [f"doorbells has a column {row['name']}: they are seen by all, and hold nothing else" for row in rows]
 
 
-async def nothing_happens_beside_a_write(engine: Engine) -> list[str]:
+async def nothing_happens_beside_a_write(engine: PostgresEngine) -> list[str]:
     triggers = await engine.call(
         f"select t.name, g.tgname as trigger, g.tgisinternal as internal from ({TENANT_TABLES}) t"
         " join pg_trigger g on g.tgrelid = t.oid where not g.tgisinternal or g.tgenabled <> 'O' order by 1, 2"
@@ -72,7 +72,7 @@ def _unknown(table: str, name: str) -> str:
     return f"{name} on {table} is a trigger or rule that no migration made"
 
 
-async def nothing_stands_beside_the_schema(engine: Engine) -> list[str]:
+async def nothing_stands_beside_the_schema(engine: PostgresEngine) -> list[str]:
     """Parts and views elsewhere: the policies of a table don't hold for a part of it that is read by its own name."""
     rows = await engine.call(
         f"select c.oid::regclass::text as name from ({TENANT_TABLES}) t join pg_inherits i on i.inhparent = t.oid"
@@ -87,7 +87,7 @@ async def nothing_stands_beside_the_schema(engine: Engine) -> list[str]:
     return [f"{row['name']} shows rows of tenants outside of schema daira" for row in rows]
 
 
-async def no_function_claims_to_be_leakproof(engine: Engine) -> list[str]:
+async def no_function_claims_to_be_leakproof(engine: PostgresEngine) -> list[str]:
     """Such a function is asked before the policies are."""
     rows = await engine.call(
         "select oid::regproc::text as name from pg_proc"
@@ -96,7 +96,7 @@ async def no_function_claims_to_be_leakproof(engine: Engine) -> list[str]:
     return [f"function {row['name']} is LEAKPROOF and gets rows before the policies do" for row in rows]
 
 
-CHECKS: dict[str, Callable[[Engine], Awaitable[list[str]]]] = {
+CHECKS: dict[str, Callable[[PostgresEngine], Awaitable[list[str]]]] = {
     "keys": keys_begin_with_the_tenant,
     "owners of rows": every_row_has_a_tenant,
     "doorbells": a_doorbell_holds_nothing_else,

@@ -8,10 +8,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from app.adapters.postgres.clamped import Clamped
+from app.adapters.postgres.clamped import ClampedConnection
 from app.adapters.postgres.search.index import OF_A_WEIGHT
 from app.domain.ids import DocumentId
-from app.domain.search import Place
+from app.domain.search import SearchPosition
 
 # ruff: noqa: S608 - statements put together from our own parts
 
@@ -58,7 +58,7 @@ having $8::int is null or (max(rank), document_id, -page) < ($8, $9::uuid, -$10:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lookup:
+class TermLookup:
     """Words of one alternative in one stemming, all of which a page must have."""
 
     stemming: str
@@ -67,12 +67,17 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    place: Place
+    place: SearchPosition
     stemmings: tuple[str, ...]
 
 
 async def candidates(
-    clamped: Clamped, lookups: Sequence[Lookup], *, document_id: DocumentId | None, after: Place | None, limit: int
+    clamped: ClampedConnection,
+    lookups: Sequence[TermLookup],
+    *,
+    document_id: DocumentId | None,
+    after: SearchPosition | None,
+    limit: int,
 ) -> list[Candidate]:
     """Best first."""
     lookups = await _rarest_first(clamped, lookups, document_id)
@@ -91,12 +96,14 @@ async def candidates(
         limit,
     )
     return [
-        Candidate(place=Place(row["rank"], row["document_id"], row["page"]), stemmings=tuple(row["stemmings"]))
+        Candidate(place=SearchPosition(row["rank"], row["document_id"], row["page"]), stemmings=tuple(row["stemmings"]))
         for row in rows
     ]
 
 
-async def _rarest_first(clamped: Clamped, lookups: Sequence[Lookup], document_id: DocumentId | None) -> list[Lookup]:
+async def _rarest_first(
+    clamped: ClampedConnection, lookups: Sequence[TermLookup], document_id: DocumentId | None
+) -> list[TermLookup]:
     """Without those of which a word is nowhere."""
     words = sorted({(lookup.stemming, lexeme) for lookup in lookups for lexeme in lookup.lexemes})
     stemmings, lexemes = [word[0] for word in words], [word[1] for word in words]

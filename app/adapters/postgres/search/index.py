@@ -3,7 +3,7 @@
 Sorted, and under the lock of the document's row: two that index one document come one after the other.
 """
 
-from app.adapters.postgres.clamped import Clamped
+from app.adapters.postgres.clamped import ClampedConnection
 from app.domain.ids import DocumentId
 from app.domain.search import MOST_RANK
 from app.domain.text_search import CHARACTERS, SIMPLE, UNSPACED, config_of, stemmings
@@ -73,7 +73,7 @@ select $1, lexeme, stemming, $2, array_agg(number << {OF_A_WEIGHT} | weight)
 ROOM_TO_SORT = "set local work_mem = '64MB'"
 
 
-async def index(clamped: Clamped, document_id: DocumentId, *, only_new: bool) -> bool:
+async def index(clamped: ClampedConnection, document_id: DocumentId, *, only_new: bool) -> bool:
     mine = (clamped.tenant_id, document_id)
     if not await clamped.call(LOCK, *mine) or (only_new and await clamped.call(KNOWN, *mine)):
         return False

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import asyncpg
 from sqlalchemy import exists, select
 
-from app.adapters.postgres.clamped import Clamped
+from app.adapters.postgres.clamped import ClampedConnection
 from app.adapters.postgres.search import index
-from app.adapters.postgres.search.candidates import Candidate, Lookup, candidates
+from app.adapters.postgres.search.candidates import Candidate, TermLookup, candidates
 from app.adapters.postgres.tables import documents, indexed
 from app.domain.errors import Unavailable
 from app.domain.ids import DocumentId
-from app.domain.search import CLOSE, OPEN, Found, Hit, Place, Query, nothing_but_stop_words
+from app.domain.search import CLOSE, OPEN, SearchHit, SearchPosition, SearchQuery, SearchResults, nothing_but_stop_words
 from app.domain.text_search import ALL, CHARACTERS, config_of
 
 # ruff: noqa: S608 - statements put together from our own parts
@@ -55,10 +55,10 @@ INEXACT = re.compile(r"<(-|\d+)>|!")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PostgresQuery:
     """A query as Postgres reads it."""
 
-    lookups: Sequence[Lookup]
+    lookups: Sequence[TermLookup]
     queries: Mapping[str, str]
     """By stemming: all alternatives as one tsquery."""
     exact: bool
@@ -66,7 +66,7 @@ class Asked:
 
 
 class PostgresSearch:
-    def __init__(self, clamped: Clamped) -> None:
+    def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
 
@@ -83,8 +83,13 @@ class PostgresSearch:
         return [DocumentId(document_id) for document_id in rows.scalars()]
 
     async def find(
-        self, query: Query, *, limit: int, after: Place | None = None, document_id: DocumentId | None = None
-    ) -> Found:
+        self,
+        query: SearchQuery,
+        *,
+        limit: int,
+        after: SearchPosition | None = None,
+        document_id: DocumentId | None = None,
+    ) -> SearchResults:
         try:
             await self._clamped.call(TIMEOUT)
             asked = await self._ask(query)
@@ -92,27 +97,31 @@ class PostgresSearch:
         except asyncpg.QueryCanceledError as error:
             raise Unavailable("the search takes too long: ask with rarer words, or try again later") from error
 
-    async def _ask(self, query: Query) -> Asked:
+    async def _ask(self, query: SearchQuery) -> PostgresQuery:
         wanted = [(stemming, each.written(stemming)) for stemming in ALL for each in query.alternatives]
         stemmings, texts = [stemming for stemming, _ in wanted], [text for _, text in wanted]
         rows = await self._clamped.call(ASK, self._tenant_id, stemmings, [*map(config_of, stemmings)], texts)
         return _asked([(row["stemming"], row["query"], row["required"]) for row in rows])
 
-    async def _find(self, asked: Asked, *, limit: int, after: Place | None, document_id: DocumentId | None) -> Found:
+    async def _find(
+        self, asked: PostgresQuery, *, limit: int, after: SearchPosition | None, document_id: DocumentId | None
+    ) -> SearchResults:
         most = limit + 1 if asked.exact else CHECKED
         found = await candidates(self._clamped, asked.lookups, document_id=document_id, after=after, limit=most)
         fitting = await self._fitting(asked, found, enough=limit + 1)
         if len(fitting) > limit:
-            more: Place | None = fitting[limit - 1][0]
+            more: SearchPosition | None = fitting[limit - 1][0]
         else:
             more = found[-1].place if len(found) == most else None
-        return Found(hits=await self._told(asked, fitting[:limit]), more=more)
+        return SearchResults(hits=await self._told(asked, fitting[:limit]), more=more)
 
-    async def _fitting(self, asked: Asked, found: Sequence[Candidate], *, enough: int) -> list[tuple[Place, str]]:
+    async def _fitting(
+        self, asked: PostgresQuery, found: Sequence[Candidate], *, enough: int
+    ) -> list[tuple[SearchPosition, str]]:
         """Each with the stemming that it was found by."""
         if asked.exact:
             return [(candidate.place, candidate.stemmings[0]) for candidate in found]
-        fitting: list[tuple[Place, str]] = []
+        fitting: list[tuple[SearchPosition, str]] = []
         for first in range(0, len(found), AT_A_TIME):
             batch = found[first : first + AT_A_TIME]
             pages = [(n, each.place, stemming) for n, each in enumerate(batch) for stemming in each.stemmings]
@@ -122,12 +131,12 @@ class PostgresSearch:
                 break
         return fitting
 
-    async def _told(self, asked: Asked, fitting: Sequence[tuple[Place, str]]) -> list[Hit]:
+    async def _told(self, asked: PostgresQuery, fitting: Sequence[tuple[SearchPosition, str]]) -> list[SearchHit]:
         """A page that has gone meanwhile is left out."""
         pages = [(n, place, stemming) for n, (place, stemming) in enumerate(fitting)]
         rows = await self._of_pages(SNIPPETS, asked, pages)
         return [
-            Hit(
+            SearchHit(
                 document_id=(place := fitting[row["number"]][0]).document_id,
                 page=place.page,
                 rank=place.rank,
@@ -138,7 +147,7 @@ class PostgresSearch:
         ]
 
     async def _of_pages(
-        self, statement: str, asked: Asked, pages: Sequence[tuple[int, Place, str]]
+        self, statement: str, asked: PostgresQuery, pages: Sequence[tuple[int, SearchPosition, str]]
     ) -> list[asyncpg.Record]:
         """In the order of their numbers."""
         stemmings = list(asked.queries)
@@ -156,19 +165,19 @@ class PostgresSearch:
         )
 
 
-def _asked(rows: Sequence[tuple[str, str, str]]) -> Asked:
+def _asked(rows: Sequence[tuple[str, str, str]]) -> PostgresQuery:
     """Raises Invalid where there are stemmings, and in none of them a word to look for."""
-    lookups: list[Lookup] = []
+    lookups: list[TermLookup] = []
     queries: dict[str, list[str]] = {}
     for stemming, query, required in rows:
         if lexemes := _lexemes(required):
-            lookups.append(Lookup(stemming=stemming, lexemes=lexemes))
+            lookups.append(TermLookup(stemming=stemming, lexemes=lexemes))
             queries.setdefault(stemming, []).append(f"({query})")
     if rows and not lookups:
         raise nothing_but_stop_words()
     whole = {stemming: " | ".join(parts) for stemming, parts in queries.items()}
     exact = not any(INEXACT.search(LEXEME.sub("", query)) for query in whole.values())
-    return Asked(lookups=lookups, queries=whole, exact=exact)
+    return PostgresQuery(lookups=lookups, queries=whole, exact=exact)
 
 
 def _lexemes(required: str) -> tuple[str, ...]:
