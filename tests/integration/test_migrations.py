@@ -20,8 +20,15 @@ from app.domain.errors import Conflict, Invalid
 from app.embedded.locks import ClusterLocks
 from app.embedded.server import EmbeddedPostgres
 from tests.support.databases import Cloned, with_database
+from tests.support.next_release import REVISION, add_migration
 
-BEFORE_WEBHOOKS = "20261130_0600"
+LEFT = """
+select relname::text from pg_class where relnamespace = 'daira'::regnamespace and relname not like 'alembic_version%'
+union all select proname::text from pg_proc where pronamespace = 'daira'::regnamespace
+union all select privilege_type from pg_namespace, aclexplode(nspacl) where nspname = 'daira' and grantee <> nspowner
+union all select typname::text from pg_type where typnamespace = 'daira'::regnamespace and typname !~ 'alembic_version$'
+"""
+NOTES = "select to_regclass('daira.notes') is not null as there"
 
 
 async def test_the_migrated_schema_is_what_the_code_declares(cloned: Cloned) -> None:
@@ -43,6 +50,7 @@ async def test_the_migrated_schema_is_what_the_code_declares(cloned: Cloned) -> 
 async def test_it_can_be_taken_back_and_made_again(cloned: Cloned) -> None:
     engine = await _taken_back(cloned, to="base")
     assert await migrations.current(engine) is None
+    assert [row["relname"] for row in await engine.call(LEFT)] == []
     assert await migrations.migrate(cloned.owner_url) == migrations.head()
     assert await migrations.current(engine) == migrations.head()
 
@@ -50,6 +58,18 @@ async def test_it_can_be_taken_back_and_made_again(cloned: Cloned) -> None:
 async def test_migrating_a_schema_at_head_changes_nothing_even_side_by_side(cloned: Cloned) -> None:
     done = await asyncio.gather(*(migrations.migrate(cloned.owner_url) for _ in range(3)))
     assert done == [migrations.head()] * 3
+
+
+async def test_a_later_migration_made_of_the_template_brings_its_own_folder(
+    cloned: Cloned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "INI", add_migration(tmp_path))
+    assert await migrations.migrate(cloned.owner_url) == REVISION
+    engine = PostgresEngine(cloned.owner_url, pool_size=0, name="test")
+    assert [row["there"] for row in await engine.call(NOTES)] == [True]
+    await _taken_back(cloned, to="-1")
+    assert [row["there"] for row in await engine.call(NOTES)] == [False]
+    assert await migrations.migrate(cloned.owner_url) == REVISION
 
 
 async def _taken_back(cloned: Cloned, *, to: str) -> PostgresEngine:
@@ -65,9 +85,11 @@ async def _taken_back(cloned: Cloned, *, to: str) -> PostgresEngine:
     return engine
 
 
-async def test_a_request_that_locks_tables_in_another_order_meets_no_deadlock(cloned: Cloned) -> None:
+async def test_a_request_that_locks_tables_in_another_order_meets_no_deadlock(
+    cloned: Cloned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A migration that has `jobs` and comes to `api_keys`, and a request the other way round."""
-    await _taken_back(cloned, to=BEFORE_WEBHOOKS)
+    monkeypatch.setattr(migrations, "INI", add_migration(tmp_path))
     async with administer(cloned.app_url) as app, administer(cloned.admin_url) as admin:
         async with app.transaction():
             await app.execute("select from daira.api_keys")
@@ -80,15 +102,16 @@ async def test_a_request_that_locks_tables_in_another_order_meets_no_deadlock(cl
 
 
 async def test_a_migration_does_not_wait_for_ever_behind_a_dump_and_changes_nothing(
-    cloned: Cloned, monkeypatch: pytest.MonkeyPatch
+    cloned: Cloned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    before = migrations.head()
     monkeypatch.setattr(migrations, "TRIES", 2)
-    await _taken_back(cloned, to=BEFORE_WEBHOOKS)
+    monkeypatch.setattr(migrations, "INI", add_migration(tmp_path))
     async with administer(cloned.app_url) as app, app.transaction():
         await app.execute("select from daira.documents")
         with pytest.raises(Conflict, match="long transaction"):
             await migrations.migrate(cloned.owner_url)
-    assert await migrations.current(PostgresEngine(cloned.owner_url, pool_size=0, name="test")) == "20261130_0600"
+    assert await migrations.current(PostgresEngine(cloned.owner_url, pool_size=0, name="test")) == before
     assert await migrations.migrate(cloned.owner_url) == migrations.head()
 
 

@@ -73,7 +73,7 @@ def _home() -> Path:
 
 def _fingerprint() -> str:
     digest = hashlib.sha256()
-    for path in sorted(VERSIONS.glob("*.py")):
+    for path in sorted(path for kind in ("*.py", "*.sql") for path in VERSIONS.rglob(kind)):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 

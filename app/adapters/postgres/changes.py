@@ -1,4 +1,4 @@
-"""What has changed in a tenant's jobs, by the transactions that the jobs' rows name: migration 20261130_0600."""
+"""What has changed in a tenant's jobs, by the transactions that the jobs' rows name: `daira.changes`."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -53,7 +53,7 @@ async def migrate(owner_url: str) -> str:
 
 
 def head() -> str:
-    revision = ScriptDirectory.from_config(Config(str(INI))).get_current_head()
+    revision = _scripts().get_current_head()
     assert revision is not None
     return revision
 
@@ -72,6 +72,15 @@ def script(statements: str) -> None:
     driver = op.get_bind().connection.driver_connection
     assert driver is not None
     await_only(driver.execute(statements))
+
+
+def execute(migration: str, *files: str) -> None:
+    """For migrations: run these files of the migration's own folder, in this order.
+
+    `migration` is the migration's `__file__`; its folder has the same name, without `.py`.
+    """
+    for file in files:
+        script((Path(migration).with_suffix("") / file).read_text(encoding="utf-8"))
 
 
 async def _have_all_to_ourselves(connection: AsyncConnection) -> None:
@@ -95,6 +104,10 @@ async def _have_all_to_ourselves(connection: AsyncConnection) -> None:
             return
     if tables:
         raise Conflict("the tables are in use by a long transaction, a dump for example: migrate when it has ended")
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(Config(str(INI)))
 
 
 def _revision(connection: Connection) -> str | None:

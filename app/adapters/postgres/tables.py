@@ -208,7 +208,7 @@ jobs = Table(
     _time("created_at", "now()"),
     _time("started_at", nullable=True),
     _time("finished_at", nullable=True),
-    # By whom the state that it has was given (migration 20261130_0600). No change of progress.
+    # By whom the state that it has was given (`daira.changes`). No change of progress.
     Column("changed", TransactionNumber, server_default=text("pg_current_xact_id()")),
     PrimaryKeyConstraint("tenant_id", "id", name="jobs_pkey"),
     _named("jobs"),
@@ -229,7 +229,7 @@ jobs = Table(
         "tenant_id",
         postgresql_where=text("state in ('queued', 'claimed') and kind is not null"),
     ),
-    # For the backlog alone: no other query says `kind > ''` (migration 20261130_0900).
+    # For the backlog alone: no other query says `kind > ''` (`daira.backlog`).
     Index(
         "jobs_waiting",
         "kind",
