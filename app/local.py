@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from pydantic import SecretStr
 
 from app.adapters.postgres.engine import once
-from app.adapters.postgres.isolation.checks import schema_is_at_head
+from app.adapters.postgres.isolation.checks import TO_HEAD, schema_is_at_head
 from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.adapters.postgres.migrations import migrate
 from app.domain.errors import Conflict, Invalid, Unavailable
@@ -16,6 +16,7 @@ from app.embedded.server import EmbeddedPostgres
 from app.settings import Environment, Settings
 
 DATABASE = "daira"
+OTHER_FOLDER = "choose another folder with --data-dir or DAIRA_DATA_DIR, or move {} away"
 
 
 @asynccontextmanager
@@ -37,7 +38,7 @@ async def with_database(settings: Settings) -> AsyncIterator[Settings]:
             raise Unavailable(str(error)) from error
         owner, app = server.url(user=OWNER, database=DATABASE), server.url(user=APP, database=DATABASE)
         await make_roles(server.url(), owner_url=owner, app_url=app)
-        await migrate(owner)
+        await migrate(owner, instead=OTHER_FOLDER.format(settings.data_dir))
         async with _kept_up(server):
             yield settings.model_copy(
                 update={"database_url": SecretStr(app), "migration_database_url": SecretStr(owner)}
@@ -77,4 +78,5 @@ async def bring_to_head(settings: Settings) -> None:
     if faults := await once(
         settings.database_url.get_secret_value(), schema_is_at_head, name="up", pooled=settings.pooled
     ):
-        raise Conflict(f"{faults[0]}; or set DAIRA_MIGRATION_DATABASE_URL, and `daira up` does it")
+        hint = "; or set DAIRA_MIGRATION_DATABASE_URL, and `daira up` does it" if faults[0].endswith(TO_HEAD) else ""
+        raise Conflict(faults[0] + hint)

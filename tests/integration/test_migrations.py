@@ -10,15 +10,19 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from pydantic import SecretStr
 from sqlalchemy import Connection
 
+from app import local
+from app.adapters.embedded.locks import Locks
+from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres import migrations
+from app.adapters.postgres.checks import schema_is_at_head
 from app.adapters.postgres.engine import PostgresEngine, administer
-from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
+from app.adapters.postgres.roles import APP, OWNER, make_roles
 from app.adapters.postgres.tables import metadata
 from app.domain.errors import Conflict, Invalid
-from app.embedded.locks import ClusterLocks
-from app.embedded.server import EmbeddedPostgres
+from app.settings import Settings
 from tests.support.databases import Cloned, with_database
 from tests.support.next_release import REVISION, add_migration
 
@@ -70,6 +74,45 @@ async def test_a_later_migration_made_of_the_template_brings_its_own_folder(
     await _taken_back(cloned, to="-1")
     assert [row["there"] for row in await engine.call(NOTES)] == [False]
     assert await migrations.migrate(cloned.owner_url) == REVISION
+
+
+@pytest.mark.parametrize("old", ["20261129_0900", "20261130_0900", "20260101_0000"])
+async def test_a_schema_of_before_the_first_release_is_refused_with_what_to_do_and_left_as_it_is(
+    cloned: Cloned, old: str
+) -> None:
+    await _set_revision(cloned, old)
+    with pytest.raises(Conflict, match=f"at {old}, of a version before the first release.*; move it away"):
+        await migrations.migrate(cloned.owner_url, instead="move it away")
+    engine = PostgresEngine(cloned.app_url, pool_size=0, name="test")
+    assert await migrations.current(engine) == old
+    assert [fault.split(":")[0] for fault in await schema_is_at_head(engine)] == [
+        f"the schema is at {old}, of a version before the first release"
+    ]
+
+
+@pytest.mark.parametrize(("revision", "hint"), [("20261130_0900", False), (None, True)])
+async def test_up_on_a_database_of_the_users_hints_at_the_owners_url_only_where_a_migration_helps(
+    cloned: Cloned, *, revision: str | None, hint: bool
+) -> None:
+    async with administer(cloned.owner_url) as owner:
+        await owner.execute("delete from daira.alembic_version")
+        if revision:
+            await owner.execute("insert into daira.alembic_version values ($1)", revision)
+    with pytest.raises(Conflict) as refused:
+        await local.bring_to_head(Settings(database_url=SecretStr(cloned.app_url)))
+    assert ("set DAIRA_MIGRATION_DATABASE_URL" in str(refused.value)) is hint
+
+
+async def test_a_schema_of_a_later_release_is_not_migrated_but_served(cloned: Cloned) -> None:
+    await _set_revision(cloned, "20990101_0000")
+    with pytest.raises(Conflict, match="which this version does not know: run the version that made it"):
+        await migrations.migrate(cloned.owner_url)
+    assert await schema_is_at_head(PostgresEngine(cloned.app_url, pool_size=0, name="test")) == []
+
+
+async def _set_revision(cloned: Cloned, revision: str) -> None:
+    async with administer(cloned.owner_url) as owner:
+        await owner.execute("update daira.alembic_version set version_num = $1", revision)
 
 
 async def _taken_back(cloned: Cloned, *, to: str) -> PostgresEngine:

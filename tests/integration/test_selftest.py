@@ -88,8 +88,8 @@ def _waiting(cloned: Cloned, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 async def test_an_old_schema_is_told_before_anything_is_made(cloned: Cloned, tmp_path: Path) -> None:
     async with administer(cloned.owner_url) as owner:
-        await owner.execute("update daira.alembic_version set version_num = '20261129_0902'")
-    with pytest.raises(Conflict, match="the schema is at 20261129_0902"):
+        await owner.execute("update daira.alembic_version set version_num = '20261130_0900'")
+    with pytest.raises(Conflict, match="the schema is at 20261130_0900"):
         await find(settings_of(cloned, tmp_path))
     assert await rows_of(cloned) == dict.fromkeys(TABLES, 0)
 

@@ -32,11 +32,12 @@ PAUSE = 0.5
 """Seconds in which what has waited goes on."""
 
 
-async def migrate(owner_url: str) -> str:
+async def migrate(owner_url: str, *, instead: str = "name an empty database") -> str:
     """Upgrade to head; concurrent calls wait for one another. Returns the revision.
 
     Raises Conflict for a superuser's URL: one sees through row-level security, and so hides migrations that fail it;
-    and where a transaction as long as that of a dump has the tables.
+    where a transaction as long as that of a dump has the tables; and where no migration leads from the schema to head.
+    `instead` is the error's advice for a schema that is too old.
     """
     engine = PostgresEngine(owner_url, pool_size=0, name="migrate")
     try:
@@ -44,7 +45,10 @@ async def migrate(owner_url: str) -> str:
             if (await connection.execute(ROLE)).scalar_one():
                 raise Conflict("DAIRA_MIGRATION_DATABASE_URL is a superuser's or has BYPASSRLS: use daira_owner's")
             await connection.execute(LOCK)
-            if await connection.run_sync(_revision) != head():
+            revision = await connection.run_sync(_revision)
+            if fault := no_way_from(revision, instead=instead):
+                raise Conflict(fault)
+            if revision != head():
                 await _have_all_to_ourselves(connection)
                 await connection.run_sync(_upgrade)
     finally:
@@ -56,6 +60,19 @@ def head() -> str:
     revision = _scripts().get_current_head()
     assert revision is not None
     return revision
+
+
+def no_way_from(revision: str | None, *, instead: str = "name an empty database") -> str | None:
+    """The reason why no migration leads from this revision to head; None when one does. Revisions sort by time."""
+    known = [script.revision for script in _scripts().walk_revisions()]
+    if revision is None or revision in known:
+        return None
+    if revision < known[-1]:
+        return (
+            f"the schema is at {revision}, of a version before the first release: this version begins at {known[-1]}"
+            f" and can't upgrade it; nothing was changed; {instead}"
+        )
+    return f"the schema is at {revision}, which this version does not know: run the version that made it"
 
 
 async def current(engine: PostgresEngine) -> str | None:

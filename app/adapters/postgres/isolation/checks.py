@@ -13,6 +13,9 @@ PUBLISHED = ("backlog", "tenants_with_due_work")
 
 MINIMUM = 15
 
+TO_HEAD = "daira migrate"
+"""What a fault ends in where a migration helps."""
+
 # A table holds tenants' rows if it says whose they are; doorbells hold nothing worth protecting.
 TENANT_TABLES = """
 select c.oid, c.relname as name, c.relowner, c.relrowsecurity and c.relforcerowsecurity as walled
@@ -92,7 +95,8 @@ async def schema_is_at_head(engine: PostgresEngine) -> list[str]:
     current, head = await migrations.current(engine) or "nothing", migrations.head()
     if current[:1].isdigit() and current >= head:
         return []
-    return [f"the schema is at {current}, this version needs {head}: daira migrate"]
+    behind = f"the schema is at {current}, this version needs {head}: {TO_HEAD}"
+    return [behind if current == "nothing" else migrations.no_way_from(current) or behind]
 
 
 async def scout_has_its_policies(engine: PostgresEngine) -> list[str]:
