@@ -1,6 +1,8 @@
 """An upgrade and a rollback while documents are uploaded: no request fails, no job fails, and none runs twice.
 
-The former version is the code of an earlier commit, with today's packages. docs/upgrade.md says the same in words.
+The former version is the code of the commit that brought the baseline migration, with today's packages. The new version
+is today's code with one more migration, made up, so that there always is one to run: it adds columns, an index and a
+table, and replaces a function. docs/upgrade.md says the same in words.
 
 Run it: ./daira test -m slow tests/chaos/test_upgrade.py -n0 -s
 """
@@ -24,17 +26,20 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.adapters.postgres import migrations
 from app.adapters.postgres.engine import administer
 from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.embedded.server import EmbeddedPostgres
 from tests.chaos.progress import say, table
 from tests.support.databases import Cloned
 from tests.support.folders import open_folder
+from tests.support.next_release import REVISION, add_migration
 from tests.support.service import ROOT, environment, serving_again, using, wait_until
 
-FORMER = "379fea735e6bd3cffbba31f5b6ef4b0372e870d1"
-"""Six migrations ago. To be the tag of the last release, once there is one."""
+BASELINE = "alembic/versions/20261130_2300_baseline.py"
+"""The former version is the commit that added this file. To be the tag of the last release, once there is one."""
+
+CODE = ("app", "tests")
+"""What the new version is made of, beside its migrations."""
 
 CLIENTS = 3
 WORKERS = 2
@@ -159,7 +164,7 @@ def test_an_upgrade_and_a_rollback_under_uploads_fail_nothing_and_run_nothing_tw
         server = stack.enter_context(_server(folder / "pg"))
         (folder / "executions").mkdir()
         former = Version(code=former_code, server=server, folder=folder)
-        new = Version(code=ROOT, server=server, folder=folder)
+        new = Version(code=_new_code(folder / "new"), server=server, folder=folder)
         former.run("migrate")
         former.run("tenant", "create", "acme")
         fleet = Fleet(uploads=Uploading(api_key=former.run("key", "create", "acme")))
@@ -169,7 +174,7 @@ def test_an_upgrade_and_a_rollback_under_uploads_fail_nothing_and_run_nothing_tw
         fleet.workers = [former.worker() for _ in range(WORKERS)]
         with uploading(fleet.uploads):
             fleet.stage("the former version")
-            assert new.run("migrate").endswith(migrations.head())
+            assert new.run("migrate").endswith(REVISION)
             fleet.stage("its schema is the new one")
             fleet.replace_workers(former)
             fleet.stage("its workers started anew there")
@@ -222,14 +227,28 @@ class Fleet:
 
 
 def _former_code(folder: Path) -> Path:
+    added = _git("log", "--diff-filter=A", "--format=%H", "--max-count=1", "--", BASELINE).decode().strip()
+    if not added:
+        pytest.skip("the commit of the baseline is not in this checkout")
+    with tarfile.open(fileobj=io.BytesIO(_git("archive", added))) as files:
+        files.extractall(folder, filter="data")
+    return folder
+
+
+def _git(*arguments: str) -> bytes:
     git = shutil.which("git")
     if git is None:
         pytest.skip("there is no git here to take the former version from")
-    archive = subprocess.run([git, "archive", FORMER], cwd=ROOT, capture_output=True, check=False)
-    if archive.returncode:
-        pytest.skip(f"the former version is not in this checkout: {archive.stderr.decode().strip()}")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-        files.extractall(folder, filter="data")
+    done = subprocess.run([git, *arguments], cwd=ROOT, capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"the former version is not in this checkout: {done.stderr.decode().strip()}")
+    return done.stdout
+
+
+def _new_code(folder: Path) -> Path:
+    for name in CODE:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    add_migration(folder)
     return folder
 
 

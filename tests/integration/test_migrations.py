@@ -14,14 +14,14 @@ from pydantic import SecretStr
 from sqlalchemy import Connection
 
 from app import local
-from app.adapters.embedded.locks import Locks
-from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres import migrations
-from app.adapters.postgres.checks import schema_is_at_head
 from app.adapters.postgres.engine import PostgresEngine, administer
-from app.adapters.postgres.roles import APP, OWNER, make_roles
+from app.adapters.postgres.isolation.checks import schema_is_at_head
+from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.adapters.postgres.tables import metadata
 from app.domain.errors import Conflict, Invalid
+from app.embedded.locks import ClusterLocks
+from app.embedded.server import EmbeddedPostgres
 from app.settings import Settings
 from tests.support.databases import Cloned, with_database
 from tests.support.next_release import REVISION, add_migration

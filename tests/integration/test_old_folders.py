@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.adapters.embedded.server import EmbeddedPostgres
 from app.adapters.postgres.engine import administer
-from app.adapters.postgres.roles import OWNER
+from app.adapters.postgres.isolation.roles import OWNER
+from app.embedded.server import EmbeddedPostgres
 from tests.support.folders import open_folder
 from tests.support.service import run, up, using, wait_until
 
