@@ -1,8 +1,10 @@
-"""What every test may ask for: a database of its own, on a real server."""
+"""What every test may ask for: a database of its own, on a real server. And how the suite is run and reported."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -10,9 +12,60 @@ import structlog
 from app.adapters.postgres.engine import PostgresEngine
 from tests.support.databases import Cloned, Databases
 from tests.support.folders import open_folder
+from tests.support.suite import QUICK, folders_left_out, longest_first, markers_left_out, workers
 
 # Structlog's own default draws tracebacks with every local variable: a tenth of a second on the loop under test.
 structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()])
+
+LEFT_OUT = pytest.StashKey[Counter[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="what finds most mistakes within a minute or so")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[LEFT_OUT] = Counter[str]()
+    if config.option.quick and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        config.args[:] = QUICK
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    return workers()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        longest_first(items)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    if items:
+        items[0].config.stash[LEFT_OUT].update(markers_left_out(items, items[0].config.option.markexpr))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        left_out = session.config.stash[LEFT_OUT]
+        session.config.workeroutput["left_out"] = dict(left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    # Each process has collected the same tests.
+    node.config.stash[LEFT_OUT] = Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    commands = dict(line.split(": ", 1) for line in config.getini("markers"))
+    lines = [f"{count} {name}: {commands[name]}" for name, count in config.stash[LEFT_OUT].items() if name in commands]
+    if config.option.quick:
+        lines += folders_left_out()
+    if lines:
+        terminalreporter.section("left out", bold=True)
+        terminalreporter.write("\n".join([*lines, ""]))
 
 
 @pytest.fixture
