@@ -12,9 +12,10 @@ from pathlib import Path
 import httpx
 
 from tests.support.databases import Cloned
+from tests.support.folders import ROOT
 from tests.support.keyholders import new_key
 from tests.support.ports import free_port
-from tests.support.service import ROOT, command, environment
+from tests.support.service import command, environment
 
 TENANT = "acme"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.alert_cases import CASES, Case
+from tests.support.folders import ROOT
 from tests.support.prometheus import RULES, alerts, promtool, unit_tests
-from tests.support.service import ROOT
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 

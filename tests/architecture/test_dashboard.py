@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.folders import ROOT
 from tests.support.prometheus import charts, promtool
-from tests.support.service import ROOT
 
 PANELS: list[dict[str, Any]] = json.loads((ROOT / "deploy" / "grafana" / "daira.json").read_text())["panels"]
 

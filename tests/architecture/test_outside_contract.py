@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.folders import ROOT
 from tests.support.outside_contract import PATH, without_prose
-from tests.support.service import ROOT, environment
+from tests.support.service import environment
 
 COMMAND = "PYTHONPATH=. python -P -m tests.support.outside_contract"
 

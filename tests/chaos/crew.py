@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.chronicle import Chronicle
-from tests.support.service import ROOT
+from tests.support.folders import ROOT
 
 BUSY_WITHIN = 1.0
 """Seconds for which a victim that runs a job is looked for."""

@@ -15,7 +15,8 @@ from app.domain.doorbells import Ring
 from app.domain.ids import JobId, tenant_id
 from app.ports.doorbell import Doorbell
 from tests.support.databases import Cloned
-from tests.support.service import ROOT, environment
+from tests.support.folders import ROOT
+from tests.support.service import environment
 
 ENQUEUE = """
 insert into daira.jobs (tenant_id, id, kind, run_after, ring_after)

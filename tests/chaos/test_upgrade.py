@@ -31,9 +31,9 @@ from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.embedded.server import EmbeddedPostgres
 from tests.chaos.progress import say, table
 from tests.support.databases import Cloned
-from tests.support.folders import open_folder
+from tests.support.folders import ROOT, open_folder
 from tests.support.next_release import REVISION, add_migration
-from tests.support.service import ROOT, environment, serving_again, using, wait_until
+from tests.support.service import environment, serving_again, using, wait_until
 
 BASELINE = "alembic/versions/20261130_2300_baseline.py"
 """The former version is the commit that added this file. To be the tag of the last release, once there is one."""

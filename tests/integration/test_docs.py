@@ -12,10 +12,10 @@ import pytest
 from PIL.PngImagePlugin import PngInfo
 
 from app.embedded.locks import ClusterLocks
-from tests.support.folders import open_folder
+from tests.support.folders import ROOT, open_folder
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.ports import free_port, listens
-from tests.support.service import ROOT, Service, environment, install, up, wait_until
+from tests.support.service import Service, environment, install, up, wait_until
 from tests.support.snippets import PAGES, fits, open_desk, snippets
 
 ADDRESS, KEY = "http://127.0.0.1:8000", "daira_dev_…"

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.folders import ROOT
 from tests.support.ports import free_port
-from tests.support.service import HEALTH, ROOT, answers, environment, wait_until
+from tests.support.service import HEALTH, answers, environment, wait_until
 
 ALONE = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
 IN_MEMORY = {

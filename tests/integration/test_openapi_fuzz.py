@@ -17,8 +17,8 @@ import pytest_asyncio
 
 from tests.architecture.test_openapi import CONTRACT
 from tests.support.databases import Databases
-from tests.support.folders import open_folder
-from tests.support.service import ROOT, Service, run, serving
+from tests.support.folders import ROOT, open_folder
+from tests.support.service import Service, run, serving
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(420)]
 
@@ -43,7 +43,7 @@ SETTINGS = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def service(databases: Databases) -> AsyncIterator[Service]:
     async with databases.clone() as cloned:
-        with open_folder() as folder, serving(cloned, folder, program=PROGRAM, **SETTINGS) as service:
+        with open_folder() as folder, serving(cloned, folder, application=PROGRAM, **SETTINGS) as service:
             yield service
 
 

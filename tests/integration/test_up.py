@@ -12,9 +12,9 @@ import pytest
 
 from app.adapters.postgres.engine import administer
 from app.selftest.run import CHECKS
-from tests.support.folders import open_folder
+from tests.support.folders import ROOT, open_folder
 from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
-from tests.support.service import ROOT, Service, command, ended, environment, run, up, upload, using, wait_until
+from tests.support.service import Service, command, ended, environment, run, up, upload, using, wait_until
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,13 @@
-"""Folders for servers that run as another account."""
+"""The project's folder, and folders for servers that run as another account."""
 
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+"""Of the project."""
 
 
 @contextmanager

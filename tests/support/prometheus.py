@@ -16,8 +16,9 @@ import httpx
 import yaml
 
 from tests.support.alert_cases import Case
+from tests.support.folders import ROOT
 from tests.support.ports import free_port
-from tests.support.service import ROOT, answers, wait_until
+from tests.support.service import answers, wait_until
 
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "daira.json"

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -15,12 +16,15 @@ from typing import Any
 import httpx
 
 from tests.support.databases import Cloned
+from tests.support.folders import ROOT, open_folder
+from tests.support.forked import Forked, program
 from tests.support.keyholders import new_key
 from tests.support.ports import free_port
 
-ROOT = Path(__file__).parents[2]
-
 HEALTH = "/healthz"
+
+_TLS = ssl.create_default_context()
+"""Made once: it is never used, and takes longer than a request."""
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -36,20 +40,22 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments),
-        cwd=cwd,
-        env=environment(**settings),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    """The command to its end."""
+    with open_folder() as folder:
+        printed = [folder / "stdout", folder / "stderr"]
+        for file in printed:
+            file.touch()
+        process = program(*arguments, cwd=cwd, env=environment(**settings), stdout=printed[0], stderr=printed[1])
+        try:
+            status = process.wait(timeout=60)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(arguments, status, *(file.read_text() for file in printed))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    process: subprocess.Popen[bytes]
+    process: "subprocess.Popen[bytes] | Forked"
     data_dir: Path
     url: str
     api_key: str
@@ -68,12 +74,8 @@ class Service:
 @contextmanager
 def up(data_dir: Path, **settings: str) -> Iterator[Service]:
     """`daira up` on a free port; stopped at the end, unless the test has done so."""
-    process = subprocess.Popen(
-        command("up", "--port", "0", "--data-dir", str(data_dir)),
-        cwd=data_dir.parent,
-        env=environment(**settings),
-        stdout=subprocess.DEVNULL,
-    )
+    arguments = ("up", "--port", "0", "--data-dir", str(data_dir))
+    process = program(*arguments, cwd=data_dir.parent, env=environment(**settings), stdout=Path(os.devnull))
     try:
         yield _ready(process, data_dir)
     finally:
@@ -85,25 +87,22 @@ def up(data_dir: Path, **settings: str) -> Iterator[Service]:
 
 
 @contextmanager
-def serving(cloned: Cloned, folder: Path, *, program: str = "", **settings: str) -> Iterator[Service]:
-    """`daira serve`, or another program, in one process on a database of the test's, with a tenant and its key."""
-    with serving_again(cloned, folder, api_key=new_key(cloned.app_url), program=program, **settings) as service:
+def serving(cloned: Cloned, folder: Path, *, application: str = "", **settings: str) -> Iterator[Service]:
+    """`daira serve`, or another application, in one process on a database of the test's, with a tenant and its key."""
+    with serving_again(cloned, folder, api_key=new_key(cloned.app_url), application=application, **settings) as service:
         yield service
 
 
 @contextmanager
 def serving_again(
-    cloned: Cloned, folder: Path, *, api_key: str, program: str = "", **settings: str
+    cloned: Cloned, folder: Path, *, api_key: str, application: str = "", **settings: str
 ) -> Iterator[Service]:
     """The same where tenant and key are there already: after a crash, or beside another process."""
     ours = {"DAIRA_DATABASE_URL": cloned.app_url, "DAIRA_BLOB_URL": (folder / "blobs").as_uri(), **settings}
     port = free_port()
-    uvicorn = [sys.executable, "-P", "-m", "uvicorn", program, "--port", str(port), "--log-level", "error"]
-    process = subprocess.Popen(
-        uvicorn if program else command("serve"),
-        cwd=folder,
-        env=environment(DAIRA_PORT=str(port), DAIRA_LOG_LEVEL="error", **ours),
-    )
+    env = environment(DAIRA_PORT=str(port), DAIRA_LOG_LEVEL="error", **ours)
+    uvicorn = [sys.executable, "-P", "-m", "uvicorn", application, "--port", str(port), "--log-level", "error"]
+    process = subprocess.Popen(uvicorn, cwd=folder, env=env) if application else program("serve", cwd=folder, env=env)
     url = f"http://127.0.0.1:{port}"
     try:
         wait_until(lambda: process.poll() is not None or answers(url + HEALTH), seconds=60)
@@ -113,7 +112,7 @@ def serving_again(
         process.wait(timeout=60)
 
 
-def _ready(process: subprocess.Popen[bytes], data_dir: Path) -> Service:
+def _ready(process: Forked, data_dir: Path) -> Service:
     left: dict[str, Any] = {}
 
     def told() -> bool:
@@ -144,7 +143,7 @@ def install(folder: Path) -> None:
 def answers(url: str, *, timeout: float = 5) -> bool:
     """Whether somebody is there, and is well."""
     try:
-        return httpx.get(url, trust_env=False, timeout=timeout).is_success
+        return httpx.get(url, trust_env=False, timeout=timeout, verify=_TLS).is_success
     except httpx.TransportError:
         return False
 

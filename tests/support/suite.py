@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.service import ROOT
+from tests.support.folders import ROOT
 
 MARKERS = ("slow", "pgbouncer", "prometheus", "image", "real_llm")
 """Tests that have a command of their own: pyproject.toml says which, beside each."""

@@ -10,9 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.folders import ROOT
 from tests.support.llm_answers import Prompt, good_answer, obedient_answer, prompt_of
 from tests.support.llm_asking import INVOICE, SCHEMA
-from tests.support.service import ROOT, environment
+from tests.support.service import environment
 
 
 def prompt(schema: Any = SCHEMA, user: str = INVOICE) -> Prompt:

@@ -7,7 +7,8 @@ import pytest
 
 from app.tracing import SHAPE, NullSpans, current, trace_id
 from app.wiring import open_spans
-from tests.support.service import ROOT, environment
+from tests.support.folders import ROOT
+from tests.support.service import environment
 from tests.unit.served import served
 
 GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

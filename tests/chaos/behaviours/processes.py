@@ -3,34 +3,26 @@
 import asyncio
 import inspect
 import json
-import multiprocessing
-import os
 import signal
 import ssl
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
-from unittest.mock import patch
+from typing import Any
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.chaos.behaviours import worker as worker_module
-from tests.support.service import ROOT
+from tests.support.folders import ROOT
+from tests.support.forked import Forked, Surroundings, fork
 
 STARTING = 60
 """Seconds that processes may take to start on a busy machine: no figure of the table."""
 
-# Started by `python -m` each worker takes a core for two seconds; forked off a process that has read the program, none.
-_FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["tests.chaos.behaviours.worker"])
-_READING = threading.Lock()
 _TLS = ssl.create_default_context()
 """Made once: it is never used, and takes longer than the requests."""
 
@@ -47,60 +39,23 @@ async def eventually(look: Callable[[], object], *, within: float, every: float 
         await asyncio.sleep(every)
 
 
-class Running(Protocol):
-    """A process, forked or spawned."""
-
-    @property
-    def pid(self) -> int | None: ...
-
-    def status(self) -> int | None:
-        """None while it runs."""
-        ...
-
-
-@dataclass(frozen=True)
-class Forked:
-    process: multiprocessing.process.BaseProcess
-
-    @property
-    def pid(self) -> int | None:
-        return self.process.pid
-
-    def status(self) -> int | None:
-        return self.process.exitcode
-
-
-@dataclass(frozen=True)
-class Spawned:
-    process: subprocess.Popen[bytes]
-
-    @property
-    def pid(self) -> int | None:
-        return self.process.pid
-
-    def status(self) -> int | None:
-        return self.process.poll()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    running: Running
+    running: "Forked | subprocess.Popen[bytes]"
     file: Path
     """Of its log."""
 
     @property
     def pid(self) -> int:
-        assert self.running.pid is not None
         return self.running.pid
 
     def send(self, number: signal.Signals) -> None:
-        if self.running.status() is None:
-            os.kill(self.pid, number)
+        self.running.send_signal(number)
 
     async def ended(self, *, within: float) -> int:
         """Its status; what a signal ended is negative."""
-        await eventually(lambda: self.running.status() is not None, within=within)
-        status = self.running.status()
+        await eventually(lambda: self.running.poll() is not None, within=within)
+        status = self.running.poll()
         assert status is not None
         return status
 
@@ -111,7 +66,7 @@ class Worker:
 
     def starts(self) -> bool:
         """Whether it is still on its way; one that ended on it is an error."""
-        assert self.running.status() is None, f"a worker ended at its start:\n{self.file.read_text()[-4000:]}"
+        assert self.running.poll() is None, f"a worker ended at its start:\n{self.file.read_text()[-4000:]}"
         return not self.logged("service_ready")
 
     async def get(self, path: str, *, patience: float = 5, key: str = "") -> httpx.Response:
@@ -149,38 +104,15 @@ async def total(workers: Sequence[Worker], name: str, **labels: str) -> float:
     return sum([await worker.metric(name, **labels) for worker in workers])
 
 
-def ready_to_fork() -> None:
-    """Takes seconds, once: not to be spent on a loop on which a statement waits for its end."""
-    with _READING:
-        _read()
+def work(env: dict[str, str], file: Path) -> Forked:
+    return fork(_work, (), Surroundings(cwd=ROOT, env=env, stdout=file, stderr=file))
 
 
-@cache
-def _read() -> None:
-    first = _FORKED.Process(target=os.getpid)
-    # The process that is forked from is told of no path but this.
-    with patch.dict(os.environ, PYTHONPATH=str(ROOT)):
-        first.start()
-    first.join()
-    first.close()
-
-
-def fork(env: dict[str, str], file: Path) -> Forked:
-    process = _FORKED.Process(target=_as_worker, args=(env, str(file)), daemon=True)
-    process.start()
-    return Forked(process)
-
-
-def _as_worker(env: dict[str, str], file: str) -> None:
-    os.environ.clear()
-    os.environ.update(env)
-    log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+def _work(_arguments: Sequence[str]) -> None:
     worker_module.main()
 
 
-def spawn(env: dict[str, str], file: Path) -> Spawned:
+def spawn(env: dict[str, str], file: Path) -> "subprocess.Popen[bytes]":
     with file.open("ab") as log:
         command = [sys.executable, "-P", "-m", "tests.chaos.behaviours.worker"]
-        return Spawned(subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log))
+        return subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)

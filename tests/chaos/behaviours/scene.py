@@ -17,9 +17,10 @@ from app.domain.jobs import Job, JobState
 from app.domain.tenants import Allowance
 from app.ports.doorbell import Doorbell
 from app.services.tenants import TenantService
-from tests.chaos.behaviours.processes import STARTING, Worker, eventually, fork, ready_to_fork, spawn
+from tests.chaos.behaviours.processes import STARTING, Worker, eventually, spawn, work
 from tests.support.databases import Cloned, Databases
 from tests.support.folders import open_folder
+from tests.support.forked import ready_to_fork
 from tests.support.postgres_rig import postgres_rig
 from tests.support.rig import Rig, ring_of
 from tests.support.service import environment
@@ -62,7 +63,7 @@ class Scene:
     def start(self, *, preload: str = "", **settings: str) -> Worker:
         file = self.folder / f"worker-{len(self.workers)}.log"
         env = environment(**self.settings | settings)
-        running = spawn(env | {"LD_PRELOAD": preload}, file) if preload else fork(env, file)
+        running = spawn(env | {"LD_PRELOAD": preload}, file) if preload else work(env, file)
         self.workers.append(Worker(running=running, file=file))
         return self.workers[-1]
 

@@ -175,7 +175,7 @@ async def test_t04_a_job_that_kills_its_workers_is_failed_after_three_and_holds_
         assert poisoned.error.code == "worker_lost"
         assert await played.history(poison) == ["expired"] * 3
         assert len(played.marks(poison)) == 3
-        assert len([worker for worker in played.workers if worker.running.status() == 1]) == 3
+        assert len([worker for worker in played.workers if worker.running.poll() == 1]) == 3
 
 
 @side_by_side
@@ -194,7 +194,7 @@ async def _supervise(played: Scene) -> None:
     """As a platform for containers does: a process that ended is started anew."""
     replaced: set[int] = set()
     while True:
-        dead = [each for each in played.workers if each.running.status() is not None and each.pid not in replaced]
+        dead = [each for each in played.workers if each.running.poll() is not None and each.pid not in replaced]
         replaced |= {each.pid for each in dead}
         for _ in dead:
             played.start()

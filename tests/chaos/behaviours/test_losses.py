@@ -147,7 +147,7 @@ async def _restart(played: Scene, server: OwnServer, *, away: float) -> None:
     await server.start()
     for worker in played.workers:
         await eventually(partial(_answers, worker, 200), within=15)
-        assert worker.running.status() is None
+        assert worker.running.poll() is None
 
 
 async def _answers(worker: Worker, status: int) -> bool:

@@ -12,9 +12,9 @@ from tests.chaos.behaviours.scene import LEASE, SWEEP, Scene, scene
 from tests.support.databases import Databases
 
 WRITING = """
-select min(pid) from pg_stat_activity
+select min(pid) from pg_stat_activity join pg_locks using (pid)
 where datname = current_database() and usename = 'daira_app' and application_name <> 'daira-scene'
-  and state = 'idle in transaction'
+  and state = 'idle in transaction' and relation = 'daira.results'::regclass and mode = 'RowExclusiveLock'
 """
 """Process of the server's in whose transaction a result is written, and not committed."""
 
