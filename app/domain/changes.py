@@ -1,4 +1,7 @@
-"""What a job has become, since a position: what streams and long polls are told. See docs/decisions/0030."""
+"""Changes of a tenant's jobs since a position, and the events that streams and long polls send.
+
+See docs/decisions/0030.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,45 +11,46 @@ from app.domain.ids import JobId
 from app.domain.jobs import Job, Progress
 
 Position = NewType("Position", str)
-"""Up to where a tenant's changes are seen. In the store's own words, fit for a header; opaque to all others."""
+"""The point up to which a tenant's changes are seen. The store chooses its format, which fits a header.
+All other code treats it as opaque."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeWindow:
-    """The changes that are not seen from `since`, and are seen from `upto`; None: all that are committed by now."""
+    """The changes that `since` does not see and `upto` does. `upto` None means all changes committed by now."""
 
     since: Position
     upto: Position | None = None
     after: tuple[int, JobId] | None = None
-    """Of a window that is read in pages: beyond this change, in the store's own order."""
+    """The last change of the previous page, in the store's own order, when a window is read in pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePage:
-    """A page of a window: the jobs as their changes left them."""
+    """A page of a window, with the jobs as their changes left them."""
 
     upto: Position
     jobs: Sequence[Job]
     rest: ChangeWindow | None
-    """The pages to come; None: this was the last."""
+    """The remaining pages; None after the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatePage:
-    """A page of jobs as they are, in order of their ids."""
+    """A page of jobs in their present state, in order of their ids."""
 
     jobs: Sequence[Job]
     rest: JobId | None
-    """The pages to come are beyond it; None: this was the last."""
+    """The last id of this page; the remaining pages lie beyond it. None after the last page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateEvent:
-    """A job as it is now."""
+    """A job in its present state."""
 
     job: Job
     position: Position | None = None
-    """Where to go on from: told with the last event of a batch alone, so that a batch cut short is repeated."""
+    """The position to continue from. Only a batch's last event has it, so that an interrupted batch is repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,7 @@ class ProgressEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionEvent:
-    """Nothing but where to go on from."""
+    """A position to continue from, without a job."""
 
     position: Position
 

@@ -1,4 +1,8 @@
-"""A document: bytes in the blob store, described by a row."""
+"""A document: bytes in the blob store, described by a row.
+
+Blob keys have the form `tenant/name`, so that no part of one can act as a path. A file's name is the client's. It is
+shown to people and never becomes part of a path.
+"""
 
 import re
 import unicodedata
@@ -14,16 +18,17 @@ from app.domain.jobs import Job
 from app.domain.warnings import DocumentWarning
 
 ACCEPTED_WITHIN = timedelta(hours=12)
-"""An upload, from its first bytes to its row: one that takes longer is refused."""
+"""The time limit of an upload, from its first byte to its row. A longer one is refused."""
 
 ORPHAN_AFTER = timedelta(days=1)
-"""A blob so old that has no document never will. Twice the time that an upload gets, so that clocks may differ."""
+"""The age from which a blob without a document counts as an orphan.
+Twice ACCEPTED_WITHIN, because clocks may differ."""
 
 
 class DocumentStatus(StrEnum):
     PROCESSING = "processing"
     READY = "ready"
-    """Its text can be read."""
+    """The document's text can be read."""
     FAILED = "failed"
 
 
@@ -38,24 +43,24 @@ class Document:
     sha256: str
     """Hexadecimal; unique within the tenant."""
     language: str
-    """ISO 639-2, as asked for."""
+    """ISO 639-2, as requested."""
     metadata: Mapping[str, object]
     created_at: datetime
     page_count: int | None = None
-    """None until the text is there."""
+    """None until the text has been read."""
     warnings: tuple[DocumentWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentCursor:
-    """Where a page of a listing ended: newest first, by time and then by id."""
+    """The last document of a page of a listing, which is sorted by time and then by id, newest first."""
 
     created_at: datetime
     id: DocumentId
 
 
 def status(document: Document, jobs: list[Job]) -> DocumentStatus:
-    """Derived, so that it can't disagree with the jobs, whoever ended them."""
+    """Derive the status from the jobs, so that the two can't disagree, whatever ended the jobs."""
     if document.page_count is not None:
         return DocumentStatus.READY
     if any(not job.state.terminal for job in jobs):
@@ -64,27 +69,31 @@ def status(document: Document, jobs: list[Job]) -> DocumentStatus:
 
 
 def blob_key(tenant: TenantId, document: DocumentId) -> str:
-    """Made from names of ours alone: nothing that a client sent becomes part of a path."""
+    """Return the key of a document's blob.
+
+    It has only names made by Daira; nothing that a client sent becomes part of a path.
+    """
     return f"{tenant}/{document}"
 
 
 def document_of(key: str) -> DocumentId | None:
-    """Whose blob that is; None for one of another kind."""
+    """Return the id of the document that a blob belongs to; None for a blob of another kind."""
     name = key.partition("/")[2]
     try:
         document_id = DocumentId(UUID(name))
     except ValueError:
         return None
-    # There are other spellings of a UUID than that of `blob_key`.
+    # A UUID has other spellings than that of `blob_key`.
     return document_id if str(document_id) == name else None
 
 
 NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}")
-"""No dot: neither `..` nor a clash with the dot files of a store, and lower case for file systems that fold it."""
+"""Lower case, because some file systems fold case.
+Without a dot, no name is `..` or clashes with a store's dot files."""
 
 
 def parse_blob_key(key: str) -> tuple[TenantId, str]:
-    """The tenant and the name; raises Invalid for any other shape."""
+    """Return the tenant and the name. Raises Invalid for any other shape."""
     tenant, _, name = key.partition("/")
     if not TENANT_PATTERN.fullmatch(tenant) or not NAME_PATTERN.fullmatch(name):
         raise Invalid("a blob's key is tenant/name, of lower-case letters, digits, - and _")
@@ -92,7 +101,7 @@ def parse_blob_key(key: str) -> tuple[TenantId, str]:
 
 
 LIMIT = 255
-"""Bytes kept, in UTF-8: what file systems take."""
+"""The longest file name, in bytes of UTF-8; file systems take no more."""
 
 UNNAMED = "document"
 
@@ -100,15 +109,15 @@ _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,10}\Z")
 
 
 def displayable(name: str) -> str:
-    """The last part of a path, composed (NFC), without what can't be seen or turns text around (Unicode category C)."""
+    """Return a path's last part in NFC, without invisible or text-reversing characters (Unicode category C)."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
     seen = "".join(character for character in last if unicodedata.category(character)[0] != "C").strip()
-    # One of dots alone is a folder's: whoever saved under it would miss the file.
+    # A name of dots only is a folder's: a file saved under it could not be found again.
     return _cut(unicodedata.normalize("NFC", seen)) if seen.strip(".") else UNNAMED
 
 
 def _cut(name: str) -> str:
-    """To LIMIT; what says the type of the file stays."""
+    """Cut a name to LIMIT bytes and keep the suffix, which shows the file's type."""
     if len(name.encode()) <= LIMIT:
         return name
     suffix = found[0] if (found := _SUFFIX.search(name)) else ""

@@ -1,4 +1,8 @@
-"""A lane is a queue and a number of slots: what keeps a core busy never waits behind what waits for others."""
+"""Doorbells and lanes.
+
+A doorbell says that a job may be due, and nothing else about it. A lane is a queue and a number of worker slots. Lanes
+are separate, so that work that keeps a core busy never waits behind work that waits for other systems.
+"""
 
 import json
 from enum import StrEnum
@@ -12,18 +16,18 @@ from app.domain.ids import JobId, TenantId, tenant_id
 
 class Lane(StrEnum):
     OCR = "ocr"
-    """Bound by the processor."""
+    """Jobs bound by the processor."""
     LLM = "llm"
-    """Bound by a model server."""
+    """Jobs bound by a model server."""
     WEBHOOK = "webhook"
-    """Bound by the receivers."""
+    """Jobs bound by the receivers."""
 
 
 TEXT = "ocr"
-"""The kind that makes a document's text."""
+"""The kind of job that makes a document's text."""
 
 NEED_TEXT = frozenset({"summarize", "extract", "classify", "ask"})
-"""Kinds that read a document's text: such a job waits until an `ocr` job of the document has ended."""
+"""Kinds that read a document's text. Such a job waits until an `ocr` job of the document has ended."""
 
 LANE_OF_KIND = {TEXT: Lane.OCR, selftest.KIND: Lane.OCR, webhooks.KIND: Lane.WEBHOOK} | dict.fromkeys(
     NEED_TEXT, Lane.LLM
@@ -41,7 +45,7 @@ class Ring(NamedTuple):
 
 
 def parse_ring(message: bytes | str) -> Ring:
-    """Read a queue message; fields beyond the two are ignored. Raises Invalid for anything else."""
+    """Read a queue message. Fields beyond the two are ignored. Raises Invalid for anything else."""
     if len(message) > MESSAGE_LIMIT:
         raise Invalid("a doorbell is at most 1 KiB")
     try:

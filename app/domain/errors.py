@@ -1,12 +1,12 @@
-"""What a caller can do about a failure decides its class.
+"""Error classes, divided by the action that is open to the caller.
 
 DairaError
-├── NotFound          nothing there, or not yours: the two are never told apart
-├── Unauthorized      say who you are
-├── Forbidden         known, but not allowed
+├── NotFound          it does not exist or belongs to another tenant; the answer is the same for both
+├── Unauthorized      send valid credentials
+├── Forbidden         the caller is known, but not allowed
 ├── Conflict          the state does not allow it now
-│   ├── NotReady      wait and ask again
-│   └── LlmNotConfigured  ask whoever runs the service to set a language model up
+│   ├── NotReady      wait and try again
+│   └── LlmNotConfigured  ask the service's operator to set a language model up
 ├── Invalid           change the request
 │   ├── IdempotencyMismatch  use another Idempotency-Key
 │   ├── TooLarge      send less
@@ -42,7 +42,7 @@ class Conflict(DairaError):
     def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """When the state may have changed by itself, where that can be told."""
+        """The wait after which the state may have changed by itself; None where that is not known."""
 
 
 class NotReady(Conflict):
@@ -62,7 +62,7 @@ class Invalid(DairaError):
     def __init__(self, message: str, *, pointer: str | None = None) -> None:
         super().__init__(message)
         self.pointer = pointer
-        """JSON pointer (RFC 6901) to the faulty part of the request, when one part is to blame."""
+        """JSON pointer (RFC 6901) to the faulty part of the request, when a single part is to blame."""
 
 
 class IdempotencyMismatch(Invalid):
@@ -90,7 +90,10 @@ class Unavailable(DairaError):
 
 
 class DocumentFault(DairaError):
-    """Its `code` is a job error code: encrypted, corrupt, empty, too_many_pages, too_large, unsupported, timeout."""
+    """A file that can't be processed.
+
+    Its `code` is a job error code: encrypted, corrupt, empty, too_many_pages, too_large, unsupported, timeout.
+    """
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

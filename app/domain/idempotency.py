@@ -1,4 +1,4 @@
-"""A request that is to be done once, however often it is sent."""
+"""Idempotency keys: a request that is carried out once, however often it is sent."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 LIFETIME = timedelta(hours=24)
-"""From the first request with a key; afterwards it is as if it had never been used."""
+"""Counted from the first request with a key. Afterwards the key counts as unused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,17 +18,20 @@ class IdempotencyKey:
     """Method and path."""
 
     def fingerprint(self, parts: Mapping[str, object]) -> bytes:
-        """Equal for equal requests. `parts` is all that the request asks for, with what it left out filled in."""
+        """Return a digest that is equal for equal requests.
+
+        `parts` holds the whole request, with its defaults filled in.
+        """
         canonical = json.dumps([self.operation, parts], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptResponse:
-    """What the first request with a key has come to."""
+    """The outcome of the first request with a key."""
 
     fingerprint: bytes
     resource_id: UUID
-    """What it was answered with: a document, a job."""
+    """The id in that request's response: a document's or a job's."""
     made: bool
-    """It has made that itself; or found it there."""
+    """True where that request created the resource; False where it found the resource in place."""

@@ -1,4 +1,4 @@
-"""Identifiers: tenants by name, everything else by a UUIDv7 that the server makes."""
+"""Identifiers. Tenants have names; everything else has a UUIDv7 that the server makes."""
 
 import os
 import re
@@ -15,11 +15,11 @@ KeyId = NewType("KeyId", UUID)
 WebhookId = NewType("WebhookId", UUID)
 
 TENANT_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-"""Fits a URL, a blob key and a file name on every system, whatever its rules on case."""
+"""Names that fit a URL, a blob key and a file name on every system, whatever its rules on case."""
 
 
 def tenant_id(text: str) -> TenantId:
-    """The tenant of that name; never trimmed or folded, so that two spellings are never one tenant."""
+    """Return the name as a tenant's id. It is never trimmed or folded, so that two spellings are never one tenant."""
     if not TENANT_PATTERN.fullmatch(text):
         raise Invalid(
             "a tenant's name has 1 to 63 lower-case letters, digits, - and _, and begins with a letter or digit"
@@ -28,7 +28,7 @@ def tenant_id(text: str) -> TenantId:
 
 
 def uuid7() -> UUID:
-    """RFC 9562, version 7: 48 bits of Unix milliseconds, 12 of their fraction, then 62 random bits.
+    """Return a UUID of RFC 9562, version 7: 48 bits of Unix milliseconds, 12 of their fraction, then 62 random bits.
 
     The fraction (section 6.2, method 3) keeps ids that a process makes in the same millisecond in their order.
     """

@@ -13,21 +13,22 @@ from enum import StrEnum
 from app.domain.ids import DocumentId, JobId, TenantId, WebhookId
 
 MAX_ATTEMPTS = 5
-"""Failures of the handler before a job is failed; crashes and deploys are counted apart."""
+"""Failures of the handler before a job is failed. Crashes and deploys are counted separately."""
 
 MAX_EXPIRIES = 3
-"""Lost workers before a job is failed as `worker_lost`: it may be what kills them."""
+"""Lost workers before a job is failed as `worker_lost`, because the job itself may kill them."""
 
 APART = timedelta(seconds=15)
-"""Jobs that lost two workers are run again at random times within this: one of those that died together may be what
-kills them, and must not take the others along a third time."""
+"""The span of random delays before jobs that lost two workers run again.
+One of the jobs may be the cause. Run apart from the others, it does not take them along a third time."""
 
 FIRST_RING_GRACE = timedelta(seconds=5)
-"""What the ring after the commit is given to land before the sweeper rings again."""
+"""The time given to the ring after the commit before the sweeper rings again."""
 
 RING_AGAIN = timedelta(seconds=30)
 RING_AGAIN_CAP = timedelta(minutes=15)
-"""The sweeper's interval doubles from the one to the other, or a fleet without workers would flood its queue."""
+"""The sweeper's interval doubles from RING_AGAIN to this.
+Otherwise a deployment without workers would fill its queue."""
 
 
 class JobState(StrEnum):
@@ -43,7 +44,7 @@ class JobState(StrEnum):
 
 
 class AttemptOutcome(StrEnum):
-    """How one attempt ended."""
+    """The way in which one attempt ended."""
 
     DONE = "done"
     RETRY = "retry"
@@ -76,13 +77,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """What enqueueing needs; the rest of the row is the store's."""
+    """The values that enqueueing a job needs. The store sets the rest of the row."""
 
     id: JobId
     kind: str
     document_id: DocumentId | None = None
     webhook_id: WebhookId | None = None
-    """Whose delivery it is."""
+    """The webhook of a delivery."""
     payload: Mapping[str, object]
     dedup_key: str | None = None
     priority: int = 0
@@ -102,7 +103,7 @@ class Job:
     dedup_key: str | None
     priority: int
     attempts: int
-    """Claims so far. It only ever grows, so it is the fencing token of the lease."""
+    """Claims so far. The number only grows, so it is the fencing token of the lease."""
     failures: int
     expiries: int
     releases: int
@@ -115,7 +116,7 @@ class Job:
     run_after: datetime
     created_at: datetime
     claimed_by: str | None
-    """For people to read; never a fence."""
+    """Shown to people; never used as a fence."""
     lease_until: datetime | None
     started_at: datetime | None
     """Start of the latest attempt."""
@@ -124,7 +125,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """The history of a job, one entry for each attempt that ended."""
+    """An entry in a job's history, one for each attempt that ended."""
 
     job_id: JobId
     attempt: int

@@ -1,4 +1,7 @@
-"""API keys, `daira_<tenant>_<secret>`: the tenant is read from the key, the secret is looked up under its clamp."""
+"""API keys, `daira_<tenant>_<secret>`.
+
+The tenant is read from the key; the secret is looked up under the tenant's clamp.
+"""
 
 import hashlib
 import secrets
@@ -12,31 +15,31 @@ from app.domain.ids import KeyId, TenantId, tenant_id
 
 PREFIX = "daira_"
 NOT_VALID = "the API key is not valid"
-"""In the same words, whatever is wrong with it."""
+"""The same message, whatever is wrong with the key."""
 ALPHABET = string.ascii_letters + string.digits
 SECRET_LENGTH = 43
-"""62 ** 43 is just above 2 ** 256: a plain SHA-256 of it can't be searched, so no slow hash is needed."""
+"""62 ** 43 is just above 2 ** 256. A plain SHA-256 of it can't be searched, so no slow hash is needed."""
 
 
 class Scope(StrEnum):
-    """What a caller may ask for."""
+    """A permission of a caller."""
 
     DOCUMENTS_READ = "documents:read"
     DOCUMENTS_WRITE = "documents:write"
     JOBS_WRITE = "jobs:write"
     WEBHOOKS_WRITE = "webhooks:write"
-    """A scope of its own: what a webhook is sent goes on when the key that made it is revoked."""
+    """A separate scope, because a webhook's deliveries continue after the key that created it is revoked."""
     ADMIN = "admin"
-    """Everything, also what comes later."""
+    """Everything, including scopes added later."""
 
 
 EVERYDAY = frozenset(Scope) - {Scope.ADMIN}
-"""What a key has unless something else is asked for: all that a client of the API does."""
+"""The scopes of a key that was created without naming any: all that a client of the API needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """What is stored: never the secret, only its SHA-256."""
+    """An API key as stored: only the SHA-256 of its secret, never the secret."""
 
     id: KeyId
     tenant_id: TenantId
@@ -54,7 +57,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """What a caller presents."""
+    """The tenant and the secret's digest that a caller presents."""
 
     tenant_id: TenantId
     secret_sha256: bytes
@@ -73,7 +76,7 @@ def digest(secret: str) -> bytes:
 
 
 def parse_key(text: str) -> Credential:
-    """Read a key; a tenant's name may hold `_`, a secret never does."""
+    """Read a key. A tenant's name may hold `_`, a secret never does. Raises Unauthorized."""
     tenant, separator, secret = text.removeprefix(PREFIX).rpartition("_")
     if not text.startswith(PREFIX) or not separator or not (secret.isascii() and secret.isalnum()):
         raise Unauthorized(NOT_VALID)

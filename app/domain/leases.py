@@ -1,4 +1,4 @@
-"""The right to work on a job for a while, and how it is given back."""
+"""A lease: the right to work on a job for a limited time, and the ways in which it ends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ from app.domain.jobs import AttemptOutcome, JobError, JobState, Progress
 class Lease(NamedTuple):
     """The fence: a worker's write counts only while the job is claimed in this very attempt.
 
-    A tuple, for it is a key wherever jobs are many: it hashes and compares a dozen times faster than a dataclass.
+    It is a tuple, because it is a key wherever jobs are many. A tuple hashes and compares a dozen times faster than a
+    dataclass.
     """
 
     tenant_id: TenantId
@@ -25,23 +26,23 @@ class Lease(NamedTuple):
 class ClaimOutcome(StrEnum):
     CLAIMED = "claimed"
     TAKEN = "taken"
-    """Another attempt holds it."""
+    """Another attempt holds the job."""
     NOT_DUE = "not_due"
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
     UNKNOWN_KIND = "unknown_kind"
-    """A newer web, an older worker: it was put off, at no cost to the job."""
+    """The job is of a kind that only a newer version knows. It was put off, which does not count against it."""
     CAPPED = "capped"
-    """The tenant runs as many as it may: rung for again when one of them ends."""
+    """The tenant runs as many jobs as it may. The job is rung for again when one of them ends."""
     SUSPENDED = "suspended"
-    """The tenant is: put off likewise."""
+    """The tenant is suspended. The job was put off, as for UNKNOWN_KIND."""
     MISSING_OR_LOCKED = "missing_or_locked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedJob:
-    """What a handler may know of its job. Everything else it reads itself, under the clamp."""
+    """The part of a job that its handler receives. The handler reads everything else itself, under the clamp."""
 
     lease: Lease
     kind: str
@@ -51,14 +52,14 @@ class ClaimedJob:
     max_attempts: int
     traceparent: str | None
     waited: timedelta
-    """From when it was due to the claim, by the database's clock."""
+    """The time from when the job was due to the claim, by the database's clock."""
     capped: bool = False
-    """The tenant's running jobs have a cap: when this one ends, another may be waiting for its place."""
+    """True where the tenant's running jobs have a cap. When this job ends, another one may be waiting for its slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The answer to one doorbell; `job` is there exactly when the outcome is CLAIMED."""
+    """The answer to one doorbell. `job` is set exactly when the outcome is CLAIMED."""
 
     ring: Ring
     outcome: ClaimOutcome
@@ -67,7 +68,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseBeat:
-    """A sign of life, with the progress where there is some to tell."""
+    """A heartbeat of a lease, with the job's progress where a handler has reported some."""
 
     lease: Lease
     progress: Progress | None = None
@@ -75,26 +76,26 @@ class LeaseBeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeatResult:
-    """The answer to a pulse."""
+    """The answer to a heartbeat."""
 
     lease: Lease
     held: bool
-    """False: the lease is lost. Stop, and write nothing."""
+    """False when the lease is lost: stop, and write nothing."""
     cancel_requested: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """How an attempt ends. Where a cancel was asked for meanwhile, QUEUED and FAILED become CANCELLED."""
+    """The end of an attempt. If a cancel was requested meanwhile, QUEUED and FAILED become CANCELLED."""
 
     lease: Lease
     state: JobState
     outcome: AttemptOutcome
     error: JobError | None = None
     delay: timedelta = timedelta()
-    """Until the job is due again, where it goes back to QUEUED."""
+    """The time until the job is due again, where it goes back to QUEUED."""
     progress: Progress | None = None
-    """How far it was at its end; None: as last told."""
+    """The progress at the end of the attempt; None keeps the last one reported."""
 
     @property
     def failures(self) -> int:
@@ -107,7 +108,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledAttempt:
-    """The attempt is ended."""
+    """The result of a settle that held."""
 
     bells: Sequence[tuple[str, Ring]] = ()
-    """Kinds and rings of the deliveries that tell of the job's end: for after the commit."""
+    """Kinds and rings of the deliveries that announce the job's end. They are rung after the commit."""

@@ -1,4 +1,4 @@
-"""What a handler answers, and what becomes of its job: decided here, without a clock and without a store."""
+"""A handler's outcomes and the settlements that they become, decided without a clock and without a store."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from app.domain.jobs import CANCELLED, AttemptOutcome, JobError, JobState, Progr
 from app.domain.leases import ClaimedJob, Settlement
 
 BACKOFF = timedelta(seconds=30)
-"""Long enough that the jobs of one outage, spread over the whole of it, don't come back as one wave."""
+"""Long enough that the jobs of one outage are spread over all of it, and don't come back as one wave."""
 
 BACKOFF_CAP = timedelta(minutes=10)
 BACKOFF_FLOOR = timedelta(seconds=1)
@@ -18,32 +18,32 @@ NO_DELAY = timedelta()
 
 
 Woken = Sequence[tuple[str, Ring]]
-"""Kinds and rings of jobs that have become due: rung after the commit."""
+"""Kinds and rings of jobs that have become due. They are rung after the commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
     apply: Callable[[Any], Awaitable[Woken | None]] | None = None
-    """Writes the results, in the transaction (a `Tx`) that settles the job, after the fence has held."""
+    """A function that writes the results in the transaction (a `Tx`) that settles the job, after the fence has held."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     reason: JobError
     after: timedelta | None = None
-    """What the other side asked for (`Retry-After`); None: back off."""
+    """The wait that the other side asked for (`Retry-After`); None means back off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Permanent: the same input would fail again."""
+    """A permanent failure: the same input would fail again."""
 
     reason: JobError
 
 
 @dataclass(frozen=True, slots=True)
 class Snooze:
-    """Not now, and nobody's fault: no failure is counted."""
+    """A postponement that is nobody's fault: no failure is counted."""
 
     after: timedelta
     reason: JobError | None = None
@@ -51,7 +51,7 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The worker stops; the job goes on elsewhere, at no cost."""
+    """The end of an attempt because the worker stops. The job continues elsewhere and no failure is counted."""
 
 
 Outcome = Done | Retry | Fail | Snooze
@@ -59,13 +59,16 @@ Ending = Outcome | Release
 
 
 def backoff(failures: int, *, jitter: float) -> timedelta:
-    """The wait after the failure that follows `failures` earlier ones; `jitter` in 0..1 is the part of it."""
+    """Return the wait after a failure that follows `failures` earlier ones.
+
+    `jitter`, 0 to 1, is the share of it to wait.
+    """
     full = min(BACKOFF_CAP, BACKOFF * (1 << min(failures, 16)))
     return BACKOFF_FLOOR + (full - BACKOFF_FLOOR) * jitter
 
 
 def settlement(job: ClaimedJob, ending: Ending, *, jitter: float, progress: Progress | None = None) -> Settlement:
-    """`progress`: how far the attempt had come."""
+    """Return the settlement of an attempt. `progress` is the attempt's last progress."""
     if isinstance(ending, Retry) and job.failures + 1 >= job.max_attempts:
         ending = Fail(ending.reason)
     state, outcome, error, delay = _verdict(job, ending, jitter=jitter)

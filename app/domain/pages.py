@@ -1,4 +1,4 @@
-"""What recognition yields: pages of words, measured on the page as a reader sees it."""
+"""Pages of words, the result of recognition, measured on the page as a reader sees it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from app.domain.warnings import WarningCode
 
 
 class Source(StrEnum):
-    """Where text came from."""
+    """The origin of a text."""
 
     TEXT_LAYER = "text_layer"
-    """The file says it: a PDF's text, a letter's paragraphs."""
+    """The file contains the text, as a PDF's text layer or a letter's paragraphs."""
     OCR = "ocr"
 
 
@@ -25,7 +25,7 @@ class Word:
     """0 to 1; a text layer's words have 1."""
     source: Source
     line: int
-    """Of the page, in reading order; from 0."""
+    """The line's number on the page, in reading order; from 0."""
     block: int
     """The paragraph that the line belongs to; from 0."""
 
@@ -33,15 +33,15 @@ class Word:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     number: int
-    """From 1."""
+    """Counted from 1."""
     text: str
-    """Of a page with words: those, see `text_of`."""
+    """The words joined by `text_of`, on a page that has words."""
     source: Source
-    """OCR where any of its words comes from there."""
+    """OCR if any of the page's words comes from OCR."""
     confidence: float | None
     """Mean of the words' confidence, 0 to 1; None without words."""
     width: float | None
-    """Points, as displayed; None where the format knows no such thing."""
+    """Points, as displayed; None where the format has no page size."""
     height: float | None
     rotation: int
     """Degrees clockwise that the stored page was turned to be displayed: 0, 90, 180 or 270."""
@@ -51,7 +51,7 @@ class Page:
 
 
 def text_of(words: Sequence[Word]) -> str:
-    """Words of a line parted by a space, lines by a newline, blocks by an empty line."""
+    """Join words by a space, lines by a newline, and blocks by an empty line."""
     parts: list[str] = []
     line = block = -1
     for word in words:
@@ -63,7 +63,7 @@ def text_of(words: Sequence[Word]) -> str:
 
 
 def source_of(words: Sequence[Word], *, otherwise: Source) -> Source:
-    """`otherwise`: how a page without words was read."""
+    """Return OCR if any word comes from there. `otherwise` is the source of a page without words."""
     if not words:
         return otherwise
     return Source.OCR if any(word.source is Source.OCR for word in words) else Source.TEXT_LAYER
@@ -74,7 +74,7 @@ def confidence_of(words: Sequence[Word]) -> float | None:
 
 
 def chosen(pages: str | None, *, page_count: int) -> list[int]:
-    """The numbers that `1-3,7` names, in order; `3-1` is `1-3`, and None names all.
+    """Return the page numbers that `1-3,7` names, in order; `3-1` equals `1-3`, and None names all.
 
     Raises DocumentFault (empty) where the file has none of them.
     """

@@ -1,7 +1,8 @@
 """Requests a minute, by the generic cell rate algorithm: one number for each tenant, no timer and no counter.
 
-The number is the moment up to which quota is used: each request moves it on by a minute's share, and none may move it
-further than a minute ahead. At rest a minute's whole quota is there at once; it comes back evenly.
+The number is the moment up to which quota is used. Each request moves it on by one request's share of a minute, and
+none may move it further than a minute ahead. After a pause the whole quota of a minute is available at once. Used quota
+comes back evenly.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ WINDOW = 60.0
 """Seconds."""
 
 ROUNDING = 1e-3
-"""Of one request: what sums of fractions may be off by."""
+"""The tolerance for rounding errors in sums of fractions, as a share of one request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +20,12 @@ class RateDecision:
     limit: int
     remaining: int
     wait: float
-    """Seconds within which no more than `remaining` can be used: after a refusal, until the next try can succeed."""
+    """Seconds within which no more than `remaining` can be used.
+    After a refusal, the time until the next try can succeed."""
 
 
 def judge(used_until: float, *, now: float, limit: int) -> tuple[float, RateDecision]:
-    """One request at `now` (monotonic seconds); the number as it is afterwards, and what to answer."""
+    """Judge one request at `now` (monotonic seconds). Return the new number and the decision."""
     share = WINDOW / limit
     used = max(0.0, used_until - now)
     admitted = (WINDOW - used) / share >= 1 - ROUNDING

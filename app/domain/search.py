@@ -1,4 +1,4 @@
-"""Search: what is asked for in words, and what is found."""
+"""Search queries, parsed from words, and their results."""
 
 import html
 import re
@@ -17,14 +17,14 @@ LONGEST = 200
 """Characters of a query."""
 
 MOST_WORDS = 32
-"""Of a query: each is looked up in an index."""
+"""Words of a query. Each one is looked up in an index."""
 
 MOST_ALTERNATIVES = 8
 
 MOST_RANK = 1000
 
 OPEN, CLOSE = "\x02", "\x03"
-"""Around what was found, in a snippet: no snippet has them in its text."""
+"""Marks around each match in a snippet. A snippet's own text never contains them."""
 
 PART = re.compile(r'(-?)"([^"]*)"?|([^\s"]+)')
 WORD = re.compile(r"\w")
@@ -32,7 +32,7 @@ AS_TYPED = str.maketrans("“”„«»<", '""""" ', "\N{SOFT HYPHEN}")
 
 
 class Term(NamedTuple):
-    """A word, or several that are to stand one after the other."""
+    """A word, or several words that must follow one another."""
 
     text: str
     phrase: bool = False
@@ -46,12 +46,12 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """Terms that a page must have, and such as it must not have."""
+    """Terms that a page must have, and terms that it must not have."""
 
     terms: tuple[Term, ...]
 
     def written(self, stemming: str) -> str:
-        """As `websearch_to_tsquery` reads it in this stemming."""
+        """Return the text that `websearch_to_tsquery` reads in this stemming."""
         return " ".join(str(_spaced(term, stemming)) for term in self.terms)
 
     @property
@@ -61,13 +61,13 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
-    """A page is found where it fits one of the alternatives."""
+    """A parsed query. A page matches if it fits one of the alternatives."""
 
     alternatives: tuple[Alternative, ...]
 
 
 class SearchPosition(NamedTuple):
-    """Where a page of results ended: best first, then the newest document, then in order of pages."""
+    """The last hit of a page of results: best rank first, then the newest document, then in order of pages."""
 
     rank: int
     document_id: DocumentId
@@ -80,20 +80,21 @@ class SearchHit:
     filename: str
     page: int
     rank: int
-    """1 to MOST_RANK: how often the words stand on the page, measured by its length."""
+    """1 to MOST_RANK: the frequency of the words on the page, relative to its length."""
     snippet: str
-    """Text around the words, which stand between OPEN and CLOSE."""
+    """Text around the matched words, each between OPEN and CLOSE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResults:
     hits: list[SearchHit]
     more: SearchPosition | None
-    """Where to go on; also where there are fewer hits than wanted, for one look goes through no more than so many."""
+    """The position to continue from; None at the end.
+    It may be set with fewer hits than requested, because one query reads only a limited number of pages."""
 
 
 def parse(text: str) -> SearchQuery:
-    """Words, "phrases", `or` between alternatives, `-` before what must not be there.
+    """Parse words, "phrases", `or` between alternatives, and `-` before terms that must be absent.
 
     Raises Invalid where there is nothing to look for.
     """
@@ -117,7 +118,7 @@ def nothing_but_stop_words() -> Invalid:
 
 
 def marked_up(snippet: str) -> str:
-    """HTML to put into a page as it is: the text is escaped, what was found stands in `<mark>`."""
+    """Return HTML that is safe to insert into a page: the text is escaped, and each match stands in `<mark>`."""
     return html.escape(" ".join(snippet.split())).replace(OPEN, "<mark>").replace(CLOSE, "</mark>")
 
 
@@ -138,7 +139,7 @@ def _word(word: str) -> Term:
 
 
 def _spaced(term: Term, stemming: str) -> Term:
-    """A word of several characters, where each is one, is a phrase."""
+    """Split a word where each of its characters counts as a word; the word becomes a phrase."""
     text = spaced(term.text, stemming)
     return term._replace(text=text, phrase=term.phrase or text != term.text)
 

@@ -1,4 +1,4 @@
-"""A tenant: the wall around documents, jobs and keys."""
+"""Tenants, which own documents, jobs and keys, and callers, who act for a tenant within their scopes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -10,29 +10,29 @@ from app.domain.ids import TenantId
 from app.domain.keys import Scope
 
 GREATEST = {"max_upload_bytes": 2**63 - 1}
-"""What every store holds as a limit; the others' is 2 ** 31 - 1."""
+"""The greatest values that every store can hold as a limit. For limits not named here it is 2 ** 31 - 1."""
 
 
 class TenantState(StrEnum):
     ACTIVE = "active"
     SUSPENDED = "suspended"
-    """No key is accepted and no job is claimed; nothing is deleted."""
+    """No key is accepted and no job is claimed. Nothing is deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a tenant may use at most; None: what the settings say for everybody."""
+    """A tenant's own limits. None means the value in the settings, which applies to every tenant."""
 
     max_running: int | None = None
-    """Jobs that run at the same time, over all workers. No setting: without it there is no cap."""
+    """Jobs that run at the same time, over all workers. There is no setting: None means no cap."""
     max_queued: int | None = None
-    """Jobs that wait or run; beyond it an upload is refused, and nothing of it stored."""
+    """Jobs that wait or run. Beyond it an upload is refused, and nothing of it is stored."""
     max_upload_bytes: int | None = None
     requests_per_minute: int | None = None
-    """By each web process."""
+    """Counted by each web process separately."""
 
     def changed(self, changes: Mapping[str, int | None]) -> "Limits":
-        """With these, and the others as they are. Raises Invalid for what no store holds."""
+        """Return the limits with these changes. Raises Invalid for values that no store holds."""
         for name, value in changes.items():
             greatest = GREATEST.get(name, 2**31 - 1)
             if value is not None and not 0 < value <= greatest:
@@ -45,7 +45,7 @@ LIMITS = tuple(field.name for field in fields(Limits))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What holds for a tenant once its own limits and those of the settings are put together."""
+    """The limits in force for a tenant, from its own limits and the settings."""
 
     max_running: int | None
     max_queued: int
@@ -53,7 +53,7 @@ class Allowance:
     requests_per_minute: int
 
     def with_own(self, limits: Limits) -> "Allowance":
-        """These, but where a tenant has its own: its own may be more, too."""
+        """Return these limits, replaced by a tenant's own where it has some. Its own may be higher."""
         own = {name: value for name in LIMITS if (value := getattr(limits, name)) is not None}
         return replace(self, **own) if own else self
 
@@ -70,7 +70,7 @@ class Tenant:
 class Caller:
     tenant_id: TenantId
     name: str
-    """The key's, or a token's subject."""
+    """The key's name, or a token's subject."""
     scopes: frozenset[Scope]
     allowance: Allowance
 

@@ -1,4 +1,4 @@
-"""Text as every store can hold it: no NUL (Postgres refuses it), no lone surrogate (UTF-8 has none)."""
+"""Text that every store can hold: no NUL (Postgres refuses it) and no lone surrogate (UTF-8 has none)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ ERROR_LIMIT = 2000
 
 
 def scrub(text: str) -> str:
-    """Surrogate pairs joined, lone surrogates and NUL dropped; anything else is kept."""
+    """Join surrogate pairs, and drop lone surrogates and NUL. Everything else stays."""
     if text.isascii():
         return text.replace("\0", "")
     joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
@@ -18,7 +18,7 @@ def scrub(text: str) -> str:
 
 
 def scrub_json(value: object) -> object:
-    """A JSON value with every text in it scrubbed, names included; a copy, so that nobody changes it from outside."""
+    """Scrub every text in a JSON value, names included. Return a copy, so that changes elsewhere don't reach it."""
     match value:
         case str():
             return scrub(value)

@@ -1,13 +1,13 @@
-"""Stemming: by which rules of Postgres a language's words become the terms that are looked up."""
+"""Stemming: the rules of Postgres by which a language's words become search terms."""
 
 import re
 from collections.abc import Mapping
 
 SIMPLE = "simple"
-"""Words as they are, in small letters: for languages that Postgres has no rules of."""
+"""Words unchanged but in lower case, for languages that Postgres has no rules for."""
 
 CHARACTERS = "characters"
-"""Ours: each character is a word, for scripts that put no blanks between words."""
+"""Daira's own configuration: each character is a word, for scripts without spaces between words."""
 
 NAMES: Mapping[str, str] = {
     "arabic": "ara",
@@ -40,34 +40,36 @@ NAMES: Mapping[str, str] = {
     "yiddish": "yid",
     CHARACTERS: "chi zho jpn",
 }
-"""Those of Postgres 15, which later versions have too, by ISO 639-2 and what Tesseract calls some languages."""
+"""The configurations of Postgres 15, which later versions have too, by ISO 639-2 codes and Tesseract's own language
+names."""
 
 OF_LANGUAGE = {code: name for name, codes in NAMES.items() for code in codes.split()}
 
 ALL = (SIMPLE, *NAMES)
 
 UNSPACED = "⺀-⿟々-〇぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿𠀀-𯿿"
-"""Han, Hiragana and Katakana, as ranges of a regular expression's class; the same to Python and to Postgres."""
+"""Han, Hiragana and Katakana, as ranges of a regular expression's class.
+They mean the same to Python and to Postgres."""
 
 _CHARACTER = re.compile(f"([{UNSPACED}])")
 
 MOST = 3
-"""Of one page: each costs as much room as the first."""
+"""The most stemmings of one page. Each takes as much space as the first."""
 
 
 def stemmings(language: str) -> tuple[str, ...]:
-    """Of a page in `deu`, `chi_sim`, or `deu+eng`, which may have words of both; in the order of the languages."""
+    """Return the stemmings of a page in `deu`, `chi_sim` or `deu+eng` (both languages), in that order."""
     codes = [code.partition("_")[0].lower() for code in language.split("+")]
     return tuple(dict.fromkeys(OF_LANGUAGE.get(code, SIMPLE) for code in codes))[:MOST]
 
 
 def config_of(stemming: str) -> str:
-    """What Postgres calls it."""
+    """Return the name of the configuration in Postgres."""
     return SIMPLE if stemming == CHARACTERS else stemming
 
 
 def spaced(text: str, stemming: str) -> str:
-    """Text of a query as the stemming needs it: `請求書` as three words."""
+    """Return a query's text as the stemming needs it, for example `請求書` as three words."""
     if stemming != CHARACTERS or not _CHARACTER.search(text):
         return text
     return " ".join(_CHARACTER.sub(r" \1 ", text).split())

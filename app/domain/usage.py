@@ -1,11 +1,11 @@
-"""Usage: what a tenant has had done, by day."""
+"""A tenant's usage by day."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 
 LONGEST = 366
-"""Days that can be asked for at once."""
+"""The most days of one request."""
 
 USUAL = 30
 
@@ -13,13 +13,13 @@ USUAL = 30
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageCounts:
     documents: int = 0
-    """Uploaded; the same bytes again are none."""
+    """Documents uploaded; the same bytes uploaded again don't count."""
     pages: int = 0
-    """Read, by jobs that came to their end."""
+    """Pages read by jobs that were done."""
     bytes: int = 0
-    """Of those documents."""
+    """The size of the uploaded documents."""
     input_tokens: int = 0
-    """Of a language model, also by jobs that failed."""
+    """Tokens sent to a language model, including those of jobs that failed."""
     output_tokens: int = 0
 
     def __add__(self, other: "UsageCounts") -> "UsageCounts":
@@ -41,7 +41,7 @@ NOTHING = UsageCounts()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyUsage:
     day: date
-    """In UTC."""
+    """The day in UTC."""
     used: UsageCounts
 
 
@@ -50,7 +50,7 @@ def total(used: Iterable[UsageCounts]) -> UsageCounts:
 
 
 def each_day(days: Iterable[DailyUsage], *, first: date, last: date) -> list[DailyUsage]:
-    """All days from the first to the last, also those on which nothing was used."""
+    """Return all days from the first to the last, including those without usage."""
     known = {each.day: each.used for each in days}
     wanted = [first + timedelta(days=n) for n in range((last - first).days + 1)]
     return [DailyUsage(day=day, used=known.get(day, NOTHING)) for day in wanted]

@@ -1,4 +1,4 @@
-"""What a reader should know about a document that was read all the same."""
+"""Warnings about a document that was read in spite of them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -46,17 +46,17 @@ class DocumentWarning:
     code: WarningCode
     detail: str
     pages: tuple[int, ...] = ()
-    """Numbers, from 1, of the first MOST_PAGES pages concerned; empty: the document as a whole."""
+    """Numbers, from 1, of the first MOST_PAGES pages concerned. Empty for the document as a whole."""
 
 
 def of_document(code: WarningCode, *, names: Iterable[str] = ()) -> DocumentWarning:
-    """`names`: what the warning is about, such as files that are attached."""
+    """Return a warning about the whole document. `names` lists its subjects, such as attached files."""
     listed = ", ".join(names)
     return DocumentWarning(code=code, detail=f"{DETAILS[code]} ({listed})" if listed else DETAILS[code])
 
 
 def of_pages(found: Mapping[int, Iterable[WarningCode]]) -> list[DocumentWarning]:
-    """One for each code, by the pages' numbers."""
+    """Return one warning for each code, from warnings by page number."""
     numbers: dict[WarningCode, list[int]] = defaultdict(list)
     for number in sorted(found):
         for code in found[number]:

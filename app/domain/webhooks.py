@@ -1,6 +1,6 @@
 """A webhook: an address that a tenant's events are sent to, signed by the rules of Standard Webhooks 1.0.0.
 
-A delivery is a job of the kind `webhook`, made in the transaction that ends the job which it tells of.
+A delivery is a job of the kind `webhook`. It is made in the transaction that ends the job that it announces.
 """
 
 import base64
@@ -19,13 +19,13 @@ from app.domain.jobs import Attempt, Job, NewJob
 KIND = "webhook"
 
 SILENT = frozenset({KIND, selftest.KIND})
-"""Kinds whose end is told to nobody: a delivery that announced itself would never come to an end."""
+"""Kinds whose end is not announced. A delivery that announced its own end would start an endless chain."""
 
 MOST = 20
-"""Webhooks of a tenant: each event costs a job for every one of them."""
+"""Webhooks of a tenant. Each event costs one job for every one of them."""
 
 TRIES = 10
-"""Of one delivery: the first at once, the last some three days later."""
+"""Tries of one delivery: the first at once, the last about three days later."""
 
 WAITS = (
     timedelta(seconds=5),
@@ -38,23 +38,23 @@ WAITS = (
     timedelta(hours=20),
     timedelta(hours=24),
 )
-"""Between the tries, as Standard Webhooks recommends them."""
+"""Waits between the tries, as Standard Webhooks recommends them."""
 
 JITTER = 0.1
-"""The largest part by which a wait is stretched: the deliveries of an outage don't come back as one wave."""
+"""The largest share by which a wait is stretched, so that the deliveries of an outage don't come back as one wave."""
 
 LONGEST_WAIT = timedelta(hours=24)
-"""Whatever a receiver asks for by `Retry-After`."""
+"""The longest wait that a receiver can ask for by `Retry-After`."""
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix by which libraries know a secret
 SECRET_BYTES = 32
 
 OVERLAP = timedelta(days=1)
-"""After a rotation the former secret signs too, for so long."""
+"""The time after a rotation during which the former secret signs too."""
 
 
 class Event(StrEnum):
-    """What a webhook may ask to be told."""
+    """An event that a webhook can subscribe to."""
 
     JOB_DONE = "job.done"
     JOB_FAILED = "job.failed"
@@ -62,7 +62,7 @@ class Event(StrEnum):
 
 
 TEST = "webhook.test"
-"""The event that is sent on request, whatever the webhook asks for."""
+"""The event that is sent on request, whatever the webhook subscribes to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +73,17 @@ class Webhook:
     events: frozenset[Event]
     description: str
     secret: str
-    """Stored as it is, for it signs: what only verifies could be stored as a hash."""
+    """Stored in clear, because it signs. Only a secret that is merely verified could be stored as a hash."""
     previous_secret: str | None = None
     previous_until: datetime | None = None
     created_at: datetime
     healthy_at: datetime
-    """When a delivery last succeeded, or it was made or enabled."""
+    """The time of the last delivery that succeeded, or of the webhook's creation or enabling if that was later."""
     disabled_at: datetime | None = None
     disabled_reason: str | None = None
 
     def secrets_at(self, now: datetime) -> list[str]:
-        """Those that sign, the newest first."""
+        """Return the secrets that sign, the newest first."""
         if self.previous_secret is None or self.previous_until is None or now >= self.previous_until:
             return [self.secret]
         return [self.secret, self.previous_secret]
@@ -91,11 +91,11 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRecord:
-    """What is in a delivery's log."""
+    """A delivery in the log of a webhook."""
 
     job: Job
     attempts: list[Attempt]
-    """Those that ended, oldest first."""
+    """The attempts that ended, oldest first."""
 
 
 def new_secret() -> str:
@@ -103,14 +103,14 @@ def new_secret() -> str:
 
 
 def signature(secret: str, *, message_id: str, timestamp: int, body: bytes) -> str:
-    """One entry of `webhook-signature`; several are separated by a blank."""
+    """Return one entry of `webhook-signature`. Several entries are separated by a space."""
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     signed = f"{message_id}.{timestamp}.".encode() + body
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
 def announcement(webhook_id: WebhookId, job: Job) -> NewJob:
-    """The delivery that tells of a job's end."""
+    """Return the delivery that announces a job's end."""
     return delivery(webhook_id, event=f"job.{job.state}", job_id=job.id, data=told(job), traceparent=job.traceparent)
 
 
@@ -136,7 +136,10 @@ def delivery(
 
 
 def told(job: Job) -> dict[str, object]:
-    """The job as it ended, as `daira.announce` writes it: every try sends the same bytes, whatever becomes of it."""
+    """Return the job as it ended, in the form of `daira.announce`.
+
+    Every try sends the same bytes, whatever happens later.
+    """
     error = None if job.error is None else {"code": job.error.code, "message": job.error.message}
     return {
         "id": str(job.id),
