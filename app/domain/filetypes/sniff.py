@@ -1,6 +1,7 @@
-"""A file's type, told while its bytes pass: at once where the first ones do, at the end where a container holds it.
+"""Detects a file's type from its bytes as they pass.
 
-Memory stays flat: of a zip the end is kept, where its directory is; of a compound file nothing.
+The first bytes decide, except in a container, whose type is known at its end. Memory stays bounded: the end of a zip is
+buffered, because its directory is there; of a compound file nothing is buffered.
 """
 
 import io
@@ -13,30 +14,32 @@ from app.domain.filetypes.text import text_type
 from app.domain.filetypes.types import DOCX, HEAD, LOCKED, ODP, ODS, ODT, PDF, PPTX, RTF, SUPPORTED, XLSX, image_type
 
 LONGEST_DIRECTORY = 1024 * 1024
-"""Of a zip, in bytes at its end: some 10,000 entries. A presentation with 500 slides has 3,000."""
+"""The longest directory of a zip, in bytes at its end: some 10,000 entries.
+A presentation with 500 slides has 3,000."""
 
 
 class Sniffer:
-    """Raises Unsupported, with what to send instead: when made if the first bytes tell, else by `media_type`.
+    """Detects one file's type.
 
-    `head` is the file's first HEAD bytes or more, or all of it.
+    Raises Unsupported with the types to send instead, in the constructor if the first bytes decide, else in
+    `media_type`. `head` is the file's first HEAD bytes or more, or the whole file.
     """
 
     def __init__(self, head: bytes) -> None:
         self._container = _container(head)
-        self._told = None if self._container else _told(head[:HEAD])
+        self._media_type = None if self._container else _media_type(head[:HEAD])
 
     def feed(self, chunk: bytes) -> None:
-        """The file's bytes in order, those of the head among them."""
+        """Take the file's bytes in order, including those of the head."""
         if self._container:
             self._container.feed(chunk)
 
     def media_type(self) -> str:
-        """To be asked when all bytes have passed."""
+        """Return the media type. Call it when all bytes have passed."""
         if self._container:
             return self._container.media_type()
-        assert self._told is not None, "told when made"
-        return self._told
+        assert self._media_type is not None, "known from the head"
+        return self._media_type
 
 
 class _Container(Protocol):
@@ -54,11 +57,11 @@ def _container(head: bytes) -> _Container | None:
     return None
 
 
-def _told(head: bytes) -> str:
+def _media_type(head: bytes) -> str:
     media_type = image_type(head)
     if media_type is None and head.startswith(b"{\\rtf"):
         media_type = RTF
-    # Readers of PDF accept junk before the header, and mail gateways put it there.
+    # PDF readers accept junk before the header, and mail gateways put it there.
     if media_type is None and b"%PDF-" in head:
         media_type = PDF
     media_type = media_type or text_type(head)
@@ -68,7 +71,7 @@ def _told(head: bytes) -> str:
 
 
 class _Zip:
-    """OOXML and ODF, told as their readers will find them: by the directory at the end, in whatever order it is."""
+    """A zip that may be OOXML or ODF, detected as its readers do: by the directory at the end, in any order."""
 
     _OFFICE = (
         (re.compile(r"word/document\d*\.xml"), DOCX),
@@ -81,16 +84,16 @@ class _Zip:
     _OPEN_TYPES = frozenset({ODT, ODS, ODP})
 
     def __init__(self, head: bytes) -> None:
-        # ODF wants it first and uncompressed: 30 bytes of header, then the name and, without an extra field, the type.
+        # ODF requires it first and uncompressed: 30 bytes of header, the name and, without an extra field, the type.
         declared = self._OPEN.match(head, 30)
         self._declared = declared[1].decode() if declared else None
-        self._kept = bytearray()
+        self._end = bytearray()
 
     def feed(self, chunk: bytes) -> None:
-        self._kept += chunk
-        # Now and then: cutting with every chunk would move the whole of it each time.
-        if len(self._kept) > 2 * LONGEST_DIRECTORY:
-            del self._kept[:-LONGEST_DIRECTORY]
+        self._end += chunk
+        # Cut rarely: cutting with every chunk would move the whole buffer each time.
+        if len(self._end) > 2 * LONGEST_DIRECTORY:
+            del self._end[:-LONGEST_DIRECTORY]
 
     def media_type(self) -> str:
         names = self._names()
@@ -106,7 +109,7 @@ class _Zip:
 
     def _names(self) -> set[str]:
         try:
-            with zipfile.ZipFile(io.BytesIO(self._kept[-LONGEST_DIRECTORY:])) as archive:
+            with zipfile.ZipFile(io.BytesIO(self._end[-LONGEST_DIRECTORY:])) as archive:
                 return {name.replace("\\", "/").lower() for name in archive.namelist()}
         except Exception as error:  # whatever zipfile raises on a damaged directory, it is no document
             raise Unsupported(
@@ -115,10 +118,10 @@ class _Zip:
 
 
 class _CompoundFile:
-    """What Office wrote before 2007, Outlook's messages, and what Office puts around a document with a password."""
+    """A file of Office before 2007, an Outlook message, or the wrapper of an Office document with a password."""
 
     _ENTRY = 128
-    """Bytes of an entry of the directory; they lie at multiples of it, wherever the directory is."""
+    """Bytes of a directory entry. Entries lie at multiples of it, wherever the directory is."""
     _KINDS = (
         ("EncryptedPackage", ""),
         ("WordDocument", "a Word document of before 2007 (DOC) is not supported: save it as DOCX or PDF"),
@@ -132,7 +135,7 @@ class _CompoundFile:
         self._found: set[str] = set()
         self._tail = b""
         self._passed = 0
-        """Where the tail begins."""
+        """The tail's offset in the file."""
 
     def feed(self, chunk: bytes) -> None:
         window = self._tail + chunk

@@ -1,4 +1,4 @@
-"""Whether bytes are text, and which kind of it: HTML, a mail, or plain."""
+"""Detects text and its kind: HTML, a mail, or plain text."""
 
 import codecs
 import re
@@ -9,7 +9,7 @@ from app.domain.filetypes.types import EML, HTML, TEXT
 
 BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    # Before UTF-16: its little-endian mark begins with that one's.
+    # Before UTF-16, because its little-endian mark begins with UTF-16's.
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -31,16 +31,20 @@ _FEWEST = 2
 _ENOUGH = 3
 _LEAST_UNITY = 0.4
 _FEW = 8
-"""Characters: of fewer, any bytes might be one script."""
+"""Characters; with fewer, any bytes might look like one script."""
 _LEAST_BLANKS = 0.05
-"""Share of blanks, digits and the like in text that is not in Latin letters."""
+"""The least share of spaces, digits and the like in text that is not in Latin letters."""
 _UNWRITTEN = frozenset({"Cc", "Cs", "Co", "Cn"})
 _MOST_JUNK = 0.1
-"""Of the characters after a byte order mark: some are no reason to refuse a text, random bytes have a quarter."""
+"""The largest share of junk characters after a byte order mark. Some are no reason to refuse a text.
+Random bytes have a quarter."""
 
 
 def text_type(head: bytes) -> str | None:
-    """The media type of text, or None for what is none. `head` is a beginning, perhaps cut within a character."""
+    """Return the media type of text, or None for anything else.
+
+    `head` is the beginning, perhaps cut within a character.
+    """
     text = _decoded(head)
     if text is None:
         return None
@@ -54,7 +58,7 @@ def text_type(head: bytes) -> str | None:
 
 
 def utf16_without_mark(head: bytes) -> str | None:
-    """The byte order in which bytes with zeros among them are UTF-16 text, if they are."""
+    """Return the byte order in which bytes with zeros among them are UTF-16 text; None if they are not."""
     if b"\0" not in head:
         return None
     even = head[: len(head) // 2 * 2]
@@ -65,7 +69,7 @@ def utf16_without_mark(head: bytes) -> str | None:
 
 
 def _unity(text: str) -> float:
-    """How many of the characters are of one script, roughly: what is no text is of many."""
+    """Return the rough share of characters that are of one script. Bytes that are not text spread over many scripts."""
     ascii_share = sum(map(str.isascii, text)) / len(text)
     if len(text) < _FEW or ascii_share < _LEAST_BLANKS:
         return ascii_share
@@ -84,17 +88,17 @@ def _decoded(head: bytes) -> str | None:
     # DOS ended a text with Ctrl-Z.
     if _NEVER.intersection(head.rstrip(b"\x1a")):
         return None
-    # Whichever old character set it may be in: what is asked of it here is ASCII.
+    # The old character set does not matter: the checks here look only at ASCII.
     return head.decode("latin-1")
 
 
 def _junk(text: str) -> int:
-    """Characters that no writer of text puts there."""
+    """Count the characters that no author of text writes."""
     return sum(c == "\ufffd" or (c not in _LAYOUT and unicodedata.category(c) in _UNWRITTEN) for c in text)
 
 
 def _is_mail(text: str) -> bool:
-    """Whether it begins with a block of header fields that only mails have."""
+    """Return True if the text begins with a block of header fields that only mails have."""
     names = set()
     *lines, last = text.splitlines() or [""]
     for line in lines:
@@ -106,7 +110,7 @@ def _is_mail(text: str) -> bool:
         elif not line[0].isspace():
             return False
     else:
-        # Perhaps cut short: no reason against a mail.
+        # The head may be cut short, which is no reason against a mail.
         names |= {field[1].lower() for field in [_FIELD.match(last)] if field}
     has_sender = len(names & _IN_EVERY_MAIL) >= _ENOUGH
     return has_sender or (len(names) >= _FEWEST and bool(names & _ONLY_IN_MAIL))

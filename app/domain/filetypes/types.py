@@ -1,13 +1,14 @@
-"""The types of file that can be read: their names, and how each is told from its bytes.
+"""The types of file that can be read, their names, and the signatures of images.
 
-A name or header of the client's is not asked. A file that could be several things is the first of these: an image by
-its signature, a zip, a compound file, RTF, a PDF (its header within the first 1,024 bytes), HTML, a mail, plain text.
+A type is detected from the bytes; the client's name or header is not used. A file that fits several types is the first
+of these: an image by its signature, a zip, a compound file, RTF, a PDF (its header within the first 1,024 bytes), HTML,
+a mail, plain text.
 """
 
 from types import MappingProxyType
 
 HEAD = 1024
-"""Bytes that are enough to tell, but for what lies in a container."""
+"""Bytes that are enough to detect a type, unless it is in a container."""
 
 PDF = "application/pdf"
 PNG = "image/png"
@@ -30,7 +31,7 @@ EML = "message/rfc822"
 RTF = "application/rtf"
 TEXT = "text/plain"
 LOCKED = "application/encrypted"
-"""An Office document behind a password. Accepted, so that its job can say what is the matter."""
+"""An Office document with a password. It is accepted, so that its job can report the password."""
 
 NAMES = MappingProxyType(
     {
@@ -56,13 +57,13 @@ NAMES = MappingProxyType(
         TEXT: "plain text (CSV and Markdown too)",
     }
 )
-"""Media type → what people call it. Whatever can be read is here, and nothing else."""
+"""Media type → common name, for exactly the types that can be read."""
 
 IMAGES = frozenset({PNG, JPEG, TIFF, WEBP, GIF, BMP, HEIC, HEIF, AVIF})
 
 _FIRST = list(NAMES.values())
 SUPPORTED = f"{', '.join(_FIRST[:-1])} and {_FIRST[-1]}"
-"""For people: every message that lists the types says this."""
+"""The types as a text for people, used in every message that lists them."""
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", PNG),
@@ -75,17 +76,19 @@ _SIGNATURES = (
     (b"GIF89a", GIF),
 )
 _BMP_HEADERS = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
-"""Sizes of the header that follows; two letters alone would make images of texts about a car maker."""
+"""Sizes of the header that follows.
+With only the two letters as a signature, texts about a car maker would be images."""
 _BRANDS = (
     (AVIF, frozenset({b"avif", b"avis"})),
     (HEIC, frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"})),
     (HEIF, frozenset({b"mif1", b"msf1"})),
 )
-"""ISO 23008-12, annex B; a file's own brand may be the general one and the codec's only a compatible one."""
+"""ISO 23008-12, annex B.
+A file's own brand may be the general one, with the codec's brand only among the compatible ones."""
 
 
 def image_type(head: bytes) -> str | None:
-    """The media type of an image, by its signature."""
+    """Return the media type of an image, by its signature; None for other files."""
     for signature, media_type in _SIGNATURES:
         if head.startswith(signature):
             return media_type

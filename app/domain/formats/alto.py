@@ -1,4 +1,4 @@
-"""ALTO 4.4: the text as XML that says where it stands, in 1200ths of an inch.
+"""ALTO 4.4: the text as XML with positions in 1200ths of an inch.
 
 https://www.loc.gov/standards/alto/
 """
@@ -27,7 +27,7 @@ def head(document: Document) -> str:
 
 
 def page(page: Page) -> str:
-    """Places are left out where the page knows none."""
+    """Return a page as ALTO. Positions are left out where the page has none."""
     language = language_of(page)
     attributes = "".join(
         [

@@ -1,4 +1,4 @@
-"""The forms in which a document's text is handed out whole, page after page."""
+"""The formats in which a document's whole text can be downloaded, page after page."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from app.domain.pages import Page
 class Format:
     media_type: str
     suffix: str
-    """Of a file's name."""
+    """The suffix of a file's name."""
     head: Callable[[Document], str]
     page: Callable[[Page], str]
     foot: str

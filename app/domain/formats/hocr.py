@@ -1,4 +1,4 @@
-"""hOCR 1.2: the text as HTML that says where it stands. Places are pixels at DPI, since it knows whole ones alone.
+"""hOCR 1.2: the text as HTML with positions. Positions are in pixels at DPI, because hOCR has only whole numbers.
 
 https://kba.github.io/hocr-spec/1.2/
 """
@@ -32,7 +32,7 @@ def head(document: Document) -> str:
 
 
 def page(page: Page) -> str:
-    """Places are left out where the page knows none."""
+    """Return a page as hOCR. Positions are left out where the page has none."""
     language = language_of(page)
     says = [f"ppageno {page.number - 1}"]
     if page.width is not None and page.height is not None:

@@ -1,4 +1,8 @@
-"""A page's text as blocks of lines of pieces: its words, or what stands between white space where it has none."""
+"""A page's text as blocks of lines of runs, and its escaping for XML and HTML.
+
+A run is a word of the page, or the text between white space where the page has no words. Escaped text holds only
+characters that XML and HTML allow. It can't open or close markup, or reverse the direction of the text around it.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +18,7 @@ Box = tuple[float, float, float, float]
 class TextRun:
     text: str
     box: Box | None = None
-    """As of a word; None where the page knows no places."""
+    """The box, measured as a word's; None where the page has no positions."""
     confidence: float | None = None
     source: Source | None = None
 
@@ -24,12 +28,12 @@ Block = Sequence[Line]
 
 
 def blocks_of(page: Page) -> list[Block]:
-    """In reading order; none of them, and no line, is empty."""
+    """Return the blocks in reading order. No block and no line is empty."""
     return _of_words(page) if page.words else list(_of_text(page.text))
 
 
 def around(pieces: Iterable[TextRun]) -> Box | None:
-    """None unless all of them have a place."""
+    """Return the box around all runs; None if one of them has no box."""
     boxes = [piece.box for piece in pieces]
     if not boxes or None in boxes:
         return None
@@ -63,11 +67,11 @@ def _of_text(text: str) -> Iterator[Block]:
 
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""By XML 1.0 (section 2.2), which has no way to write them, and the C1 controls that it advises against."""
+"""Characters that XML 1.0 (section 2.2) can't represent, and the C1 controls that it discourages."""
 
 _REFERENCES = {
     ord(character): f"&#x{ord(character):X};"
-    # The last ones turn the text around that follows them: written out, nobody who reads the source is deceived.
+    # The last ones reverse the text that follows them. As references, they don't deceive a reader of the source.
     for character in "&<>\"'\t\n\r\x85\u2028\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 } | {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&quot;"}
 
@@ -75,10 +79,10 @@ _LANGUAGE = re.compile("[a-z]{3}")
 
 
 def escaped(text: str) -> str:
-    """For an element's text as well as for an attribute's value in double or single quotes."""
+    """Escape text for an element, or for an attribute's value in double or single quotes."""
     return _FORBIDDEN.sub("\ufffd", text).translate(_REFERENCES)
 
 
 def language_of(page: Page) -> str | None:
-    """As a BCP 47 tag; None where a page is in several."""
+    """Return the language as a BCP 47 tag; None where a page is in several languages."""
     return page.language if _LANGUAGE.fullmatch(page.language) else None

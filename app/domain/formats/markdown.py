@@ -1,6 +1,7 @@
-"""Markdown (CommonMark) for people and language models: paragraphs, headings where a line is set clearly larger.
+"""Markdown (CommonMark) for people and language models: paragraphs, and headings where a line is clearly larger.
 
-What a page says is text: nothing in it is markup. Tables are not made: columns that merely line up are as often none.
+A page's text is escaped, so that none of it acts as markup. Tables are not made, because columns that merely line up
+are as often no table.
 """
 
 import re
@@ -13,14 +14,14 @@ from app.domain.formats.lines import Block, Line, around, blocks_of
 from app.domain.pages import Page
 
 _LARGE, _LARGER = 1.35, 1.9
-"""Times the height of the page's usual line. That of a line without letters that rise or hang is three quarters of it,
-so that a short line of the usual size never comes so far."""
+"""Multiples of the height of the page's usual line. A line of the usual size never reaches them.
+A line without ascenders and descenders has three quarters of the usual height."""
 _LONGEST_HEADING = 16
-"""Words; a page that is all large has no headings."""
+"""Words; a page that is entirely large has no headings."""
 _FEWEST_LINES = 4
-"""On a page, to say which size is the usual."""
+"""The fewest lines on a page from which the usual size can be derived."""
 _PARTED = 1.6
-"""Times the usual distance of two lines: a paragraph ends."""
+"""Multiples of the usual line distance. A larger distance ends a paragraph."""
 
 _ANYWHERE = re.compile(r"([\\`*_\[\]<&|~])")
 _AT_THE_BEGINNING = re.compile(r"^([#+=>-]|\d{1,9}(?=[.)]))")
@@ -31,7 +32,7 @@ def head(_: Document) -> str:
 
 
 def page(page: Page) -> str:
-    """The mark of the page is a comment, which no reader shows."""
+    """Return a page as Markdown. It begins with a comment that marks the page, which no reader displays."""
     blocks = blocks_of(page)
     usual = _usual_height([line for block in blocks for line in block])
     parts = [part for block in blocks for part in _parts(block, usual=usual)]
@@ -40,7 +41,7 @@ def page(page: Page) -> str:
 
 
 def escaped(line: str) -> str:
-    """A line that shows as it is, wherever it stands."""
+    """Escape a line so that it is displayed unchanged anywhere in a document."""
     quiet = _ANYWHERE.sub(r"\\\1", line)
     return _AT_THE_BEGINNING.sub(lambda found: found[0] + "\\" if found[0].isdigit() else "\\" + found[0], quiet)
 
@@ -55,7 +56,7 @@ def _parts(block: Block, *, usual: float | None) -> Iterator[str]:
 
 
 def _paragraphs(block: Block) -> Iterator[Sequence[Line]]:
-    """A block is one, unless its lines stand apart: a text layer's words are all of one block."""
+    """Split a block where its lines stand apart. All words of a text layer are in one block."""
     tops = [box[1] if (box := around(line)) else 0.0 for line in block]
     steps = [after - before for before, after in pairwise(tops)]
     usual = median(steps) if steps else 0.0
@@ -78,7 +79,7 @@ def _heading(lines: Sequence[Line], *, usual: float | None) -> str:
 
 
 def _usual_height(lines: Sequence[Line]) -> float | None:
-    """By the words: lines that are long enough to have letters of all heights count the most."""
+    """Return the usual height, weighted by words: long lines, which have letters of all heights, count the most."""
     if len(lines) < _FEWEST_LINES:
         return None
     heights = [height for line in lines for height in [_height(line)] * len(line)]

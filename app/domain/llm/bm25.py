@@ -1,4 +1,4 @@
-"""Which pages speak of a question: BM25, in the store's stead so that every store ranks alike."""
+"""BM25 ranking of pages by a question. It does not use the store's search, so that every store ranks alike."""
 
 import math
 import re
@@ -10,14 +10,14 @@ SATURATION = 1.2
 LENGTH_COUNTS = 0.75
 
 STEM = 5
-"""Letters of a longer word that count as a word too, so that an invoice is found by "invoices" in any language."""
+"""Letters of a longer word that count as a word too, so that "invoices" finds an invoice in any language."""
 
 TERM = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u2e80-\U0003ffff]+|\w+")
 UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u2e80-\U0003ffff]")
 
 
 def ranked(question: str, texts: Mapping[int, str]) -> list[int]:
-    """The numbers of the texts, the most telling first; those that say nothing of it in their own order, last."""
+    """Return the numbers of the texts, the most relevant first. Texts without a match come last, in their own order."""
     terms = set(terms_of(question))
     counts = {number: Counter(terms_of(text)) for number, text in texts.items()}
     mean = sum(map(Counter.total, counts.values())) / len(counts) if counts else 0

@@ -1,4 +1,4 @@
-"""A document in parts that a model can take in at once: cut between pages, and within one only where it is too long."""
+"""A document in chunks that fit a model's context: cut between pages, and within a page only if it is too long."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.domain.llm.token_estimate import estimate
 
 LEAST_PIECE = 200
-"""Characters that are not cut any further: a model that can't take them in can't take in a question either."""
+"""Characters that are not cut any further. A model that can't take them in can't take in a question either."""
 
 HEADING = 24
 """Tokens of the line that names a page."""
@@ -14,7 +14,7 @@ HEADING = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagePart:
-    """A page, or a part of one that is too long."""
+    """A page, or a part of a page that is too long."""
 
     page: int
     text: str
@@ -24,7 +24,7 @@ class PagePart:
         return HEADING + estimate(self.text)
 
     def halves(self) -> "tuple[PagePart, PagePart] | None":
-        """Cut at the line's end, or else the blank, nearest to the middle; None when there is no more to cut."""
+        """Cut at the line end nearest to the middle, or else at the nearest space; None when the part is too short."""
         if len(self.text) < 2 * LEAST_PIECE:
             return None
         at = _cut(self.text)
@@ -52,7 +52,7 @@ class Chunk:
 
 
 def chunked(pieces: Iterable[PagePart], *, room: int) -> list[Chunk]:
-    """As few as fit `room` tokens each, in order. A piece that can't be cut further may be larger than that."""
+    """Return as few chunks as fit `room` tokens each, in order. A piece that can't be cut further may exceed it."""
     chunks: list[list[PagePart]] = []
     filled = room
     for piece in _fitting(pieces, room):
@@ -65,7 +65,7 @@ def chunked(pieces: Iterable[PagePart], *, room: int) -> list[Chunk]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`1-3,7`, as an `ocr` job takes them."""
+    """Return page numbers as `1-3,7`, the form that an `ocr` job accepts."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][-1] + 1:

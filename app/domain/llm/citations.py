@@ -1,4 +1,4 @@
-"""Where a value stands: found by our own search, whoever says that it is there."""
+"""Citations of values: Daira's own search locates a value on a page, whatever source the model names."""
 
 import re
 from collections import defaultdict
@@ -17,7 +17,7 @@ from app.domain.llm.page_text import SearchableText, WordSpan
 from app.domain.pages import Page
 
 TELLING = 3
-"""Letters and digits of what stands on a page for a reason: a 0 stands on any, by chance."""
+"""The fewest letters and digits of a quote that are not on a page by chance. A 0 is on any page."""
 
 BARE_NUMBER = re.compile(r"[\d.,'’ +()-]+")
 
@@ -25,19 +25,19 @@ Meaning = TypeVar("Meaning", bound=Hashable)
 
 
 class SearchedPage(SearchableText):
-    """A page in which many values are looked for: its numbers and days are read once."""
+    """A page that is searched for many values. Its numbers and days are read once."""
 
     @cached_property
     def figures(self) -> Mapping[Decimal, list[WordSpan]]:
-        return _by_meaning(figures_in(self.heard))
+        return _by_meaning(figures_in(self.searched))
 
     @cached_property
     def days(self) -> Mapping[date, list[WordSpan]]:
-        return _by_meaning(days_in(self.heard))
+        return _by_meaning(days_in(self.searched))
 
 
 class CitationPages(Mapping[int, SearchedPage]):
-    """Each made ready when it is first looked at: a document has thousands, an answer names a few."""
+    """Pages by number, each made ready on first use. A document has thousands of pages; an answer names a few."""
 
     def __init__(self, pages: Iterable[Page]) -> None:
         self._pages = {page.number: page for page in pages}
@@ -60,7 +60,7 @@ class CitationPages(Mapping[int, SearchedPage]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedSource:
-    """Where a model says that it has something from."""
+    """The source that a model names for a value."""
 
     page: int
     quote: str
@@ -69,20 +69,23 @@ class ClaimedSource:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
     page: int | None
-    """None: nobody says where, or that page was not shown."""
+    """None where no source is named, or where the named page was not shown."""
     words: tuple[int, ...] = ()
-    """Indexes, from 0, in the page's words; empty where the page has none, or nothing was found."""
+    """Indexes, from 0, in the page's words. Empty where the page has no words, or where nothing was found."""
     quote: str | None = None
     """The page's own words, never the model's."""
     verified: bool = False
-    """The value itself stands there."""
+    """True if the value itself is on the page."""
 
     def to_json(self) -> dict[str, object]:
         return {"page": self.page, "words": list(self.words), "quote": self.quote, "verified": self.verified}
 
 
 def cite(value: object, source: ClaimedSource | None, pages: Mapping[int, SearchedPage]) -> Citation:
-    """A value that is not on the page is not verified, even where the quote is."""
+    """Cite a value from its claimed source.
+
+    A value that is not on the page is not verified, even where the quote is.
+    """
     page = pages.get(source.page) if source is not None else None
     if source is None or page is None:
         return Citation(page=None)
@@ -95,7 +98,7 @@ def cite(value: object, source: ClaimedSource | None, pages: Mapping[int, Search
 
 
 def search(value: object, pages: Mapping[int, SearchedPage]) -> Citation:
-    """Of what nobody says where it stands: where it does, if that is plain."""
+    """Cite a value without a claimed source, if exactly one page has it and its quote is long enough."""
     found = [(number, page, place) for number, page in pages.items() if (place := locate(value, page)) is not None]
     if len(found) != 1:
         return Citation(page=None)
@@ -107,7 +110,7 @@ def search(value: object, pages: Mapping[int, SearchedPage]) -> Citation:
 
 
 def locate(value: object, page: SearchedPage, *, near: WordSpan | None = None) -> WordSpan | None:
-    """A yes or no is a judgement, which stands nowhere."""
+    """Return the position of a value on a page; None for yes or no, which is a judgement that no text contains."""
     match value:
         case bool():
             return None
@@ -120,8 +123,8 @@ def locate(value: object, page: SearchedPage, *, near: WordSpan | None = None) -
 
 
 def _meant(value: str, page: SearchedPage) -> list[WordSpan] | None:
-    """Where the same number, or the same day, is written in another way."""
-    # Not one with a currency or a unit: 12 € and 12 $ are two things.
+    """Return the positions of the same number or the same day in another notation."""
+    # Only numbers without a currency or a unit, because 12 € and 12 $ differ.
     numbers = readings(value) if BARE_NUMBER.fullmatch(value) else frozenset()
     if len(numbers) == 1:
         return page.figures.get(min(numbers))
@@ -134,7 +137,7 @@ def _nearest(places: list[WordSpan] | None, near: WordSpan | None) -> WordSpan |
 
 
 def _by_meaning(found: Iterable[tuple[WordSpan, frozenset[Meaning]]]) -> dict[Meaning, list[WordSpan]]:
-    """Places that mean but one thing come first, then those of fewer words."""
+    """Group positions by meaning. Positions with a single meaning come first, then those of fewer words."""
     places: dict[Meaning, list[WordSpan]] = defaultdict(list)
     for place, meanings in sorted(found, key=lambda one: (len(one[1]), one[0].last - one[0].first, one[0].first)):
         for meaning in meanings:

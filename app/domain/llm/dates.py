@@ -1,4 +1,4 @@
-"""Dates as people write them, told by their numbers or by the name of the month in seven languages."""
+"""Dates in text, recognised by their numbers or by the name of the month in seven languages."""
 
 import re
 import unicodedata
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from app.domain.llm.page_text import DASHES, WordSpan
 
 CENTURY_TURNS = 70
-"""Of years with two digits: 69 is 2069, 70 is 1970 (POSIX)."""
+"""The first two-digit year of the 1900s: 69 is 2069, 70 is 1970 (POSIX)."""
 
 MONTHS = [
     "january jan januar jänner janvier janv enero ene gennaio gen janeiro januari",
@@ -41,7 +41,7 @@ class DatePart(NamedTuple):
 
 
 def days_in(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[date]]]:
-    """Each place where a day stands, with the days that it may mean."""
+    """Yield each position of a date, with the days that it may mean."""
     plain = [unicodedata.normalize("NFKC", word).translate(DASHES).strip("()[],;:") for word in words]
     for first, word in enumerate(plain):
         if not word[:1].isdigit():
@@ -53,7 +53,7 @@ def days_in(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[date]]]:
 
 
 def day_of(text: str) -> date | None:
-    """The one day that the whole text tells; None where it may be two, or is more than a date."""
+    """Return the one day that the whole text means; None where it may be two, or where the text is more than a date."""
     words = text.split()
     whole = WordSpan(0, len(words) - 1)
     meant = {day for place, days in days_in(words) if place == whole for day in days}

@@ -1,4 +1,4 @@
-"""A question of a job and what became of it, kept so that nobody asks (and pays) again."""
+"""A question of a job and its answer, stored so that no attempt asks (and pays) again."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from app.domain.usage import UsageCounts
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptAnswer:
     question: str
-    """Its digest: what is asked, of which text, for the how manieth time."""
+    """The digest of the request and its text, with the number of the try."""
     text: str | None
-    """The usable answer; None: there was none."""
+    """The usable answer; None where there was none."""
     fault: str | None = None
-    """Why not, in a few words of ours."""
+    """The reason why the answer was not usable, in a few words of Daira's own."""
     input_tokens: int
     output_tokens: int
 

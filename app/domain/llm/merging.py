@@ -1,4 +1,7 @@
-"""What was found in the parts of a document, put together: no entry of a list is lost, and no difference hushed up."""
+"""Merges the values found in the parts of a document.
+
+No list entry is lost, and differences between parts are reported.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +12,7 @@ from app.domain.llm.citations import Citation
 
 @dataclass(frozen=True, slots=True)
 class LocatedValue:
-    """A JSON value and, by JSON pointers into it, where its parts stand."""
+    """A JSON value and the citations of its parts, by JSON pointers into it."""
 
     data: Any
     citations: Mapping[str, Citation]
@@ -20,7 +23,7 @@ class MergedValue:
     data: Any
     citations: dict[str, Citation] = field(default_factory=dict)
     alternatives: dict[str, list[dict[str, object]]] = field(default_factory=dict)
-    """By pointers: what other parts say there."""
+    """The values of other parts, by pointer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class _Value:
 
 
 def leaves(data: object, at: str = "") -> Iterator[tuple[str, object]]:
-    """Each value that says something, by its JSON pointer; null, "", {} and [] say nothing."""
+    """Yield each leaf with its JSON pointer. null, "", {} and [] count as no value."""
     if isinstance(data, Mapping):
         for name, value in data.items():
             yield from leaves(value, f"{at}/{escaped(name)}")
@@ -43,16 +46,16 @@ def leaves(data: object, at: str = "") -> Iterator[tuple[str, object]]:
 
 
 def escaped(name: str) -> str:
-    """RFC 6901."""
+    """Escape a name for a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
 def merged(
     found: Sequence[LocatedValue], *, sets: Collection[str] = (), same: Callable[[Any], object] = repr
 ) -> MergedValue:
-    """Objects name by name, lists one after the other; of other values the first that is verified, or else the first.
+    """Merge objects name by name and concatenate lists. Of other values take the first verified one, or else the first.
 
-    `sets`: pointers to lists in which equal entries are one. `same`: what equal values have in common.
+    `sets` has pointers to lists in which equal entries count as one. `same` returns a key that equal values share.
     """
     merging = _Merger(sets, same)
     data = merging.together("", [_Value(each.data, "", each) for each in found])
@@ -103,7 +106,7 @@ class _Merger:
         others = {self._same(value.data): value for value in reversed(values)}
         others.pop(self._same(chosen.data))
         if others:
-            self.alternatives[at] = [_told(other) for other in reversed(others.values())]
+            self.alternatives[at] = [_to_json(other) for other in reversed(others.values())]
         return self._copied(at, chosen)
 
     def _copied(self, at: str, value: _Value) -> Any:
@@ -117,6 +120,6 @@ class _Merger:
         return citation is not None and citation.verified
 
 
-def _told(value: _Value) -> dict[str, object]:
+def _to_json(value: _Value) -> dict[str, object]:
     citation = value.within.citations.get(value.at, Citation(page=None))
     return {"value": value.data, **citation.to_json()}

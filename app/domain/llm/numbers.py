@@ -1,4 +1,4 @@
-"""Numbers as people write them: 1,234.50 and 1.234,50 and 1 234,50 and (1'234.50) and EUR 1234.5."""
+"""Numbers in text: 1,234.50 and 1.234,50 and 1 234,50 and (1'234.50) and EUR 1234.5."""
 
 import re
 import unicodedata
@@ -8,13 +8,13 @@ from decimal import Decimal
 from app.domain.llm.page_text import DASHES, WordSpan
 
 MOST_GROUPS = 5
-"""Of three digits each, parted by blanks: beyond a quadrillion."""
+"""Groups of three digits separated by spaces: enough for a quadrillion."""
 
 AROUND = re.compile(r"^(?:[A-Za-z]{1,3})?(?P<number>[^A-Za-z]+?)(?:[A-Za-z]{1,4})?$")
-"""A currency before, a currency or a unit behind."""
+"""A currency before the number; a currency or a unit after it."""
 
 SHAPE = re.compile(r"(?!0\d)\d+(?:[.,']\d+)*|[.,]\d+")
-"""007 is a name, no number."""
+"""007 is a name, not a number."""
 
 LEADING_GROUP = re.compile(r"\D*\d{1,3}")
 GROUP = re.compile(r"\d{3}(?:[.,]\d+)?[^\d.,]*")
@@ -22,7 +22,7 @@ DIGIT = re.compile(r"\d")
 
 
 def figures_in(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[Decimal]]]:
-    """Each place where a number may stand, with what it may mean."""
+    """Yield each position of a possible number, with the values that it may mean."""
     for first, word in enumerate(words):
         if not DIGIT.search(word):
             continue
@@ -35,7 +35,7 @@ def figures_in(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[Decim
 
 
 def readings(text: str) -> frozenset[Decimal]:
-    """What a text may mean that is nothing but a number; empty when it is none."""
+    """Return the values that a text may mean if it is nothing but a number; empty otherwise."""
     plain = unicodedata.normalize("NFKC", text).translate(DASHES)
     within = plain.strip("[]{}*\"';:,!?|").rstrip(".")
     negative = within.startswith("(") and within.endswith(")")
@@ -59,7 +59,7 @@ def _meanings(number: str) -> set[Decimal]:
         return {Decimal(number)}
     found = set()
     whole, _, fraction = number.rpartition(marks[-1])
-    # The last mark may part the fraction when it stands there but once, and not as an apostrophe.
+    # The last mark may be the decimal point if it occurs only once and is not an apostrophe.
     if marks[-1] != "'" and marks.count(marks[-1]) == 1 and _is_grouped(whole):
         found.add(Decimal(f"{_digits(whole) or '0'}.{fraction}"))
     if len(set(marks)) == 1 and _is_grouped(number):
@@ -68,7 +68,7 @@ def _meanings(number: str) -> set[Decimal]:
 
 
 def _is_grouped(whole: str) -> bool:
-    """1,234,567 and 12,34,567 and 1234."""
+    """Return True for 1,234,567 and 12,34,567 and 1234."""
     groups = re.split(r"[.,']", whole)
     between = all(len(group) in {2, 3} for group in groups[1:-1])
     return len(groups) == 1 or (1 <= len(groups[0]) <= len("123") and between and len(groups[-1]) == len("123"))
@@ -79,12 +79,12 @@ def _digits(text: str) -> str:
 
 
 def _goes_on(words: Sequence[str], first: int, last: int) -> bool:
-    """Whether blanks part thousands: 1 234 567,50."""
+    """Return True if spaces separate thousands here: 1 234 567,50."""
     opens = last != first + 1 or LEADING_GROUP.fullmatch(words[first])
     return bool(opens) and GROUP.fullmatch(words[last]) is not None
 
 
 def _signed(words: Sequence[str], first: int, meant: frozenset[Decimal]) -> frozenset[Decimal]:
-    """A dash that stands alone before a number may be its sign, or a dash."""
+    """Add negative values where a separate dash precedes the number, because it may be a sign or a dash."""
     alone = first > 0 and words[first - 1].translate(DASHES) == "-"
     return meant | {-value for value in meant} if alone else meant

@@ -1,4 +1,7 @@
-"""A page as one reads it who looks for something: blind to case and blanks, strict about digits and signs."""
+"""A page's text normalised for matching citations.
+
+Case and spaces are ignored; digits and signs must match exactly.
+"""
 
 import re
 import unicodedata
@@ -10,14 +13,14 @@ from app.domain.llm.prompt_injection import orders_in
 from app.domain.pages import Page
 
 LONG_NUMBER = 7
-"""Digits that are an account's or a telephone's: only there may blanks stand anywhere. Two columns of a table, 1 and
-234, are not the number 1234."""
+"""Digits of an account or telephone number. Only in such a number may spaces stand anywhere.
+Two columns of a table, 1 and 234, are not the number 1234."""
 
 DASHES = str.maketrans(dict.fromkeys("‐‑‒–—―−﹣－", "-") | {"’": "'", "‘": "'"})
 
 
 class WordSpan(NamedTuple):
-    """Words of a page, by their indexes; both ends are part of it."""
+    """Words of a page, by their indexes. Both ends are included."""
 
     first: int
     last: int
@@ -27,33 +30,33 @@ class WordSpan(NamedTuple):
 
 
 class Character(NamedTuple):
-    """A character that counts."""
+    """A character that counts in a comparison."""
 
     text: str
     glued: bool
-    """Nothing stands between it and the one before, not even a comma that doesn't count."""
+    """True if nothing separates it from the character before, not even a comma that is ignored."""
 
 
 class SearchableText:
     def __init__(self, text: str, *, words: bool = True) -> None:
-        """`words`: whether the page has words, which citations may name."""
+        """Normalise a page's text. `words` is True if the page has words, which citations may name."""
         self.words = words_of(text)
         self.orders = [*orders_in(text)]
-        """Where it speaks to a language model, from which character to which: nothing is found there."""
-        self.heard = list(self._heard(text))
+        """Ranges of characters that address a language model. Nothing in them is found."""
+        self.searched = list(self._searched(text))
         self._named = words
-        # Arrays, for there is one entry for each character of each page that is searched.
+        # Arrays, because there is one entry for each character of each searched page.
         self._text = ""
         self._word = array("I")
         self._glued = bytearray()
-        self._take(self.heard)
+        self._take(self.searched)
 
     @classmethod
     def page(cls, page: Page) -> Self:
         return cls(page.text, words=page.confidence is not None)
 
     def find(self, wanted: str, *, near: WordSpan | None = None) -> WordSpan | None:
-        """Where it stands as a whole: near that place, if it is there too, or else for the first time."""
+        """Return the occurrence, as whole words, that overlaps `near`, or else the first one; None without any."""
         first = None
         for hit in self._hits(SoughtText.of(wanted)):
             if near is None or hit.meets(near):
@@ -65,7 +68,7 @@ class SearchableText:
         return " ".join(self.words[passage.first : passage.last + 1])
 
     def indexes(self, passage: WordSpan) -> tuple[int, ...]:
-        """As the page's list of words counts them; none where it has no words."""
+        """Return indexes in the page's list of words; empty where it has no words."""
         return tuple(range(passage.first, passage.last + 1)) if self._named else ()
 
     def _take(self, words: Iterable[str]) -> None:
@@ -77,8 +80,8 @@ class SearchableText:
                 self._glued.append(sign.glued)
         self._text = "".join(texts)
 
-    def _heard(self, text: str) -> Iterator[str]:
-        """The words, empty where none counts."""
+    def _searched(self, text: str) -> Iterator[str]:
+        """Yield the words, each replaced by an empty text where it addresses a language model."""
         at = 0
         for word in self.words:
             at = text.index(word, at)
@@ -97,7 +100,7 @@ class SearchableText:
         return not self._runs_on(start) and not (end < len(self._text) and self._runs_on(end))
 
     def _runs_on(self, at: int) -> bool:
-        """Whether what comes before and what begins here are one."""
+        """Return True if the characters before and at this position belong to one word."""
         if at == 0 or not self._glued[at]:
             return False
         before, here = self._text[at - 1], self._text[at]
@@ -116,7 +119,7 @@ class SearchableText:
 class SoughtText(NamedTuple):
     text: str
     parted: frozenset[int]
-    """Where a blank stands before the character."""
+    """Indexes of characters that follow a space."""
 
     @classmethod
     def of(cls, wanted: str) -> "SoughtText":
@@ -134,13 +137,13 @@ class SoughtText(NamedTuple):
 
 
 def words_of(text: str) -> list[str]:
-    """Those that `text_of` has put together, with their indexes."""
+    """Split a text that `text_of` has joined into its words, with the same indexes."""
     return re.split("\n\n|[ \n]", text) if text else []
 
 
 def signs_of(word: str) -> Iterator[Character]:
     if word.isascii() and word.isalnum():
-        # Most words are plain; what is below takes ten times as long.
+        # Most words are plain. The general case below takes ten times as long.
         yield from (Character(text, at > 0) for at, text in enumerate(word.lower()))
         return
     plain = unicodedata.normalize("NFKC", word).translate(DASHES)
@@ -162,7 +165,7 @@ def _counts(word: str, at: int) -> bool:
     before, after = word[at - 1 : at], word[at + 1 : at + 2]
     if character == "-" and not before.isalnum():
         return after.isdigit() or _is_symbol(after)
-    # Between digits every mark matters: 12.50, 1,250 and 12:50 are three things.
+    # Between digits every mark matters: 12.50, 1,250 and 12:50 differ.
     return before.isdigit() and after.isdigit()
 
 
@@ -171,5 +174,5 @@ def _is_symbol(character: str) -> bool:
 
 
 def _is_unspaced(character: str) -> bool:
-    """Of a script that puts no blanks between words."""
+    """Return True for scripts without spaces between words."""
     return "\u0e00" <= character <= "\u0eff" or "\u1000" <= character <= "\u109f" or character >= "\u2e80"

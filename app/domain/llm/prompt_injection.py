@@ -1,14 +1,14 @@
-"""Text in a document that speaks to a language model: it proves nothing, and a reader should know of it.
+"""Detects text in a document that addresses a language model. It confirms no value, and the reader is warned of it.
 
-Found by what such text usually says. Who writes it can say it in another way, so this is a warning and no wall: that is
-that a model's answer is a claim, which has to be found elsewhere in the document.
+It is detected by its usual wording, and an author can choose another. So this is a warning and not a protection. The
+protection is that a model's answer is a claim, which has to be found elsewhere in the document.
 """
 
 import re
 from collections.abc import Iterator
 
 LINES_BEHIND = 2
-"""Lines that belong to an order, beside the one that it begins in, within its paragraph."""
+"""Lines of the same paragraph that belong to an order, after the one that it begins in."""
 
 ORDERS = re.compile(
     r"""
@@ -28,11 +28,11 @@ HINTS = (
     "ignor", "disregard", "forget", "overrid", "bypass", "vergiss", "missacht", "oubli", "olvid", "dimentic", "system",
     "developer", "assistant", "chatbot", "language", "inst", "im_", " ai", "ai ", "llm",
 )  # fmt: skip
-"""Without one of these there is no order: a thousand pages are looked through in a moment."""
+"""A text without any of these has no order, so that a thousand pages are checked in a moment."""
 
 
 def orders_in(text: str) -> Iterator[tuple[int, int]]:
-    """From where to where the text gives orders."""
+    """Yield the start and end of each order in the text."""
     lowered = text.lower()
     if not any(hint in lowered for hint in HINTS):
         return
