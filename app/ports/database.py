@@ -1,4 +1,4 @@
-"""The store, behind one door: a transaction that is clamped to a tenant before its first statement."""
+"""The database port. Every transaction is clamped to one tenant (limited to its rows) before the first statement."""
 
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
@@ -13,27 +13,27 @@ from app.ports.jobs import Changes, IdempotencyKeys, Jobs, Usage, Webhooks
 
 class Database(Protocol):
     def begin(self, tenant_id: TenantId) -> AbstractAsyncContextManager["Tx"]:
-        """Open a transaction that sees and writes this tenant's rows alone; leaving commits, an exception rolls back.
+        """Open a transaction that sees and writes only this tenant's rows. Leaving it commits; an exception rolls back.
 
-        A row of another tenant is as if it were not there. Raises Invalid for a malformed tenant and
-        Unavailable when the database can't be reached.
+        Rows of other tenants are invisible. Raises Invalid for a malformed tenant and Unavailable when the database
+        can't be reached.
         """
         ...
 
 
 class KeyedDatabase(Database, Protocol):
-    """One that callers are known by."""
+    """A database that can look up API keys."""
 
     async def presented(self, tenant_id: TenantId, secret_sha256: bytes) -> tuple[ApiKey, Tenant] | None:
-        """The tenant's key with that secret, valid or not, and the tenant. In one round trip: each request asks.
+        """Return the tenant's key with that secret, valid or not, and the tenant; None when there is none.
 
-        Raises as `begin` does.
+        It takes one round trip, because every request calls it. Raises as `begin` does.
         """
         ...
 
 
 class Tx(Protocol):
-    """An open transaction, of use until its context is left."""
+    """An open transaction, usable until its context is left."""
 
     @property
     def tenant(self) -> "TenantRow": ...
@@ -71,29 +71,29 @@ class Tx(Protocol):
 
 class TenantRow(Protocol):
     async def add(self) -> bool:
-        """Register the tenant; False when it is registered already."""
+        """Register the tenant. False when it is already registered."""
         ...
 
     async def get(self) -> Tenant | None: ...
 
     async def set_state(self, state: TenantState) -> bool:
-        """False when there is no such tenant."""
+        """Set the state. False when there is no such tenant."""
         ...
 
     async def set_limits(self, limits: Limits) -> bool:
-        """All of them; False when there is no such tenant."""
+        """Replace all limits. False when there is no such tenant."""
         ...
 
     async def lock(self) -> Tenant | None:
-        """Wait until no other transaction holds this lock, and hold it to the end of this one: to count, then act.
+        """Wait for the tenant's lock and hold it to the end of this transaction, in order to count and then act.
 
-        What is read afterwards includes all that earlier holders have committed. Take it last: whoever holds it may
-        wait for nothing else. It is the lock that a claim counts running jobs under.
+        Later reads include everything that earlier holders committed. Take it last: its holder must not wait for any
+        other lock. A claim counts running jobs under the same lock.
         """
         ...
 
     async def remove(self) -> bool:
-        """Delete a suspended tenant with everything that it has in the store; False when there is none."""
+        """Delete a suspended tenant with all its rows in the store. False when there is none."""
         ...
 
 
@@ -103,13 +103,13 @@ class ApiKeys(Protocol):
     async def all(self) -> list[ApiKey]: ...
 
     async def revoke(self, key_id: KeyId) -> bool:
-        """False when there is no such key; revoking twice keeps the first time."""
+        """Revoke the key. False when there is no such key. Revoking twice keeps the first time."""
         ...
 
     async def expire(self, key_id: KeyId, *, at: datetime) -> bool:
-        """Let the key end at that time, unless it ends sooner; False when there is no such key."""
+        """Let the key expire at that time, unless it expires sooner. False when there is no such key."""
         ...
 
     async def touch(self, key_id: KeyId) -> None:
-        """Note that the key was used just now."""
+        """Record that the key was used now."""
         ...

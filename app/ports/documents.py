@@ -1,4 +1,4 @@
-"""Documents, their pages, and what a language model has answered about them, inside a transaction."""
+"""Ports of a transaction for documents, their pages, the search index, and a language model's answers about them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -15,13 +15,16 @@ from app.domain.warnings import DocumentWarning, WarningCode
 
 class Documents(Protocol):
     async def add(self, document: Document) -> Document | None:
-        """Insert; None when this tenant has the same bytes already."""
+        """Insert. None when this tenant already has the same bytes."""
         ...
 
     async def get(self, document_id: DocumentId) -> Document | None: ...
 
     async def with_bytes(self, sha256: str) -> Document | None:
-        """It stays until this transaction is over: one that is being removed is waited for."""
+        """Return the document with these bytes, which stays until this transaction ends.
+
+        Waits for one that is being removed.
+        """
         ...
 
     async def newest(
@@ -35,21 +38,21 @@ class Documents(Protocol):
         created_before: datetime | None = None,
         sha256: str | None = None,
     ) -> list[Document]:
-        """Newest first; `before` is the last document of the previous page."""
+        """Return documents, newest first. `before` is the last document of the previous page."""
         ...
 
     async def known(self, document_ids: Sequence[DocumentId]) -> set[DocumentId]:
-        """Those of them that there is a document of."""
+        """Return those of the ids that belong to a document."""
         ...
 
     async def set_read(
         self, document_id: DocumentId, *, page_count: int, warnings: Sequence[DocumentWarning] = ()
     ) -> bool:
-        """Say that the text is there; False when the document is gone."""
+        """Record that the text has been read. False when the document is gone."""
         ...
 
     async def remove(self, document_id: DocumentId) -> bool:
-        """Delete with its pages, jobs and results; False when it is gone already."""
+        """Delete the document with its pages, jobs and results. False when it is already gone."""
         ...
 
 
@@ -62,65 +65,65 @@ class Pages(Protocol):
         drafts_of: JobId | None = None,
         keep_others: bool = False,
     ) -> None:
-        """The document has these pages from now on, and those that the job drafted, which are drafts no longer.
+        """Replace the document's pages by these and by the job's drafts, which stop being drafts.
 
-        `keep_others`: and those it had under other numbers. Raises NotFound when there is no such document.
+        `keep_others` keeps the pages with other numbers. Raises NotFound when there is no such document.
         """
         ...
 
     async def draft(self, lease: Lease, new: Sequence[Page]) -> bool:
-        """Keep what an attempt has read so far, for the next one; False when the lease is lost.
+        """Store the pages that an attempt has read so far, for the next attempt. False when the lease is lost.
 
-        A page that was drafted before stays as it is.
+        A page that was drafted before stays unchanged.
         """
         ...
 
     async def drafted(self, job_id: JobId) -> frozenset[int]:
-        """The numbers of the job's drafts."""
+        """Return the numbers of the job's drafts."""
         ...
 
     async def all(self, document_id: DocumentId) -> list[Page]:
-        """In order, without their words."""
+        """Return the pages in order, without their words."""
         ...
 
     async def get(self, document_id: DocumentId, number: int) -> Page | None:
-        """With its words."""
+        """Return the page with its words."""
         ...
 
     async def some(self, document_id: DocumentId, *, after: int, limit: int) -> list[Page]:
-        """With their words, in order, from the first number beyond `after`."""
+        """Return pages with their words, in order, from the first number beyond `after`."""
         ...
 
     async def warnings(self, document_id: DocumentId) -> Mapping[int, Sequence[WarningCode]]:
-        """Of the pages that have any, by their numbers."""
+        """Return warnings by page number, without pages that have none."""
         ...
 
 
 class Answers(Protocol):
     async def keep(self, lease: Lease, kept: KeptAnswer) -> bool:
-        """Keep what a question of the job was answered, for the next attempt; False when the lease is lost.
+        """Store the answer to a question of the job, for the next attempt. False when the lease is lost.
 
-        What it cost is the tenant's usage. A question that was answered before stays as it is, and costs nothing.
+        Its cost is added to the tenant's usage. A question that already has an answer stays unchanged and adds no cost.
         """
         ...
 
     async def kept(self, job_id: JobId) -> list[KeptAnswer]: ...
 
     async def forget(self, job_id: JobId) -> None:
-        """The job has its result: what led to it goes."""
+        """Delete the job's stored answers, because it has its result."""
         ...
 
 
 class Search(Protocol):
     async def index(self, document_id: DocumentId, *, only_new: bool = False) -> bool:
-        """Let the document's pages be found, as they are in this transaction; False when there is nothing to do.
+        """Index the document's pages as they are in this transaction. False when there is nothing to do.
 
-        `only_new`: a document that was indexed before stays as it is. Take it after everything else of the document.
+        `only_new` leaves a document that was indexed before unchanged. Call it after all other writes of the document.
         """
         ...
 
     async def unindexed(self, *, limit: int, after: DocumentId | None = None) -> list[DocumentId]:
-        """Documents with a text that were never indexed, in order of their ids."""
+        """Return documents with a text that were never indexed, in order of their ids."""
         ...
 
     async def find(
@@ -131,8 +134,8 @@ class Search(Protocol):
         after: SearchPosition | None = None,
         document_id: DocumentId | None = None,
     ) -> SearchResults:
-        """Pages of indexed documents, best first, as far as one look goes.
+        """Return pages of indexed documents, best first, up to the limit of one query.
 
-        Raises Invalid for words that are too common to be looked for, and Unavailable where it takes too long.
+        Raises Invalid for words that are too common to search for, and Unavailable where the search takes too long.
         """
         ...

@@ -1,4 +1,8 @@
-"""Jobs inside a transaction: asked for, looked at, ended together with their results."""
+"""Ports of a transaction for jobs, their changes, webhooks, idempotency keys and usage.
+
+Each takes part in the transaction, so that a job's end and its results are committed together. Changes need no log:
+positions follow the order of commits.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -18,7 +22,7 @@ from app.domain.webhooks import Webhook
 
 class Jobs(Protocol):
     async def add(self, job: NewJob) -> Job | None:
-        """Insert, queued; None when one of the same kind and dedup key is queued or claimed in this tenant."""
+        """Insert as queued. None when a job of the same kind and dedup key is queued or claimed in this tenant."""
         ...
 
     async def get(self, job_id: JobId) -> Job | None: ...
@@ -32,86 +36,87 @@ class Jobs(Protocol):
         limit: int | None = None,
         before: JobId | None = None,
     ) -> list[Job]:
-        """Newest first."""
+        """Return jobs, newest first."""
         ...
 
     async def live(self, *, at_most: int) -> int:
-        """How many are queued or claimed, counted no further than that."""
+        """Return the number of queued and claimed jobs, counted up to `at_most`."""
         ...
 
     async def attempts(self, job_id: JobId) -> list[Attempt]:
-        """Those that ended, oldest first."""
+        """Return the attempts that ended, oldest first."""
         ...
 
     async def cancel(self, job_id: JobId) -> tuple[Job, Woken] | None:
-        """End a queued job, flag a claimed one, leave an ended one as it is; None when there is none.
+        """End a queued job, flag a claimed one, leave an ended one unchanged. None when there is no such job.
 
-        With the kinds and rings of the deliveries that tell of its end, for after the commit.
+        Also returns the kinds and rings of the deliveries that announce its end. Ring them after the commit.
         """
         ...
 
     async def retry(self, job_id: JobId, *, states: Collection[JobState]) -> Job | None:
-        """Queue an ended job again, with its failures, expiries, result and answers gone and its drafts kept.
+        """Queue an ended job again. Its failures, expiries, result and answers are deleted; its drafts are kept.
 
-        None when there is none in one of those states. Raises Conflict while an equal one is queued or claimed.
+        None when there is no such job in one of those states. Raises Conflict while an equal one is queued or claimed.
         """
         ...
 
     async def prune(self, *, older_than: timedelta, limit: int, dry_run: bool = False) -> int:
-        """Delete jobs without a document that ended so long ago, so many at most; how many that were.
+        """Delete up to `limit` jobs without a document that ended longer ago than this. Return their number.
 
-        What is locked just now is left for the next time.
+        Locked jobs are left for the next call.
         """
         ...
 
     async def wake(self, document_id: DocumentId) -> list[tuple[str, Ring]]:
-        """Make due what waits for the document's text and was never tried; kinds and rings, for after the commit.
+        """Make due the never tried jobs that wait for the document's text. Return their kinds and rings.
 
-        One that somebody is at just now is left alone.
+        Ring them after the commit. Jobs locked by another transaction are skipped.
         """
         ...
 
     async def settle(self, settlement: Settlement) -> SettledAttempt | None:
-        """End an attempt inside this transaction, together with its results. None: the lease is lost."""
+        """End an attempt inside this transaction, together with its results. None when the lease is lost."""
         ...
 
     async def save_result(self, job_id: JobId, result: object) -> None:
-        """What the job answers, a JSON value; scrubbed, for it may quote a document.
+        """Store the job's result, a JSON value. It is scrubbed, because it may quote a document.
 
-        Once: raises Conflict when there is a result already, NotFound when there is no such job.
+        Only once: raises Conflict when there is already a result, NotFound when there is no such job.
         """
         ...
 
 
 class Changes(Protocol):
-    """A change is one of a job's state, a new job's among them; progress is none, and neither is a deletion."""
+    """Changes of jobs' states, including new jobs. Progress and deletions don't count as changes."""
 
     async def now(self) -> Position:
-        """What is committed by now is seen from here, and nothing else."""
+        """Return the position that sees exactly what is committed now."""
         ...
 
     async def within(
         self, window: ChangeWindow, *, of: Collection[JobId] | None = None, limit: int
     ) -> ChangePage | None:
-        """The jobs that changed, each once; `of` these alone. None: the window begins at no position of this store.
+        """Return a page of the jobs that changed, each once, limited to `of`.
 
-        A job that has changed again, after the window, may be left out: it is in the next one. A page may have fewer
-        jobs than the limit, or none, and not be the last.
+        None when the window begins at no position of this store. A job that changed again after the window may be left
+        out, because it is in the next window. A page may have fewer jobs than the limit, or none, without being the
+        last.
         """
         ...
 
     async def standing(
         self, *, upto: Position, of: Collection[JobId] | None = None, after: JobId | None = None, limit: int
     ) -> StatePage:
-        """The live jobs, or those named, without those whose change is not seen from `upto`."""
+        """Return the live jobs, or those in `of`, except jobs whose change `upto` does not see."""
         ...
 
     async def running(self, *, of: Collection[JobId] | None = None) -> Mapping[JobId, Progress]:
-        """The progress of claimed jobs that have told some."""
+        """Return the progress of claimed jobs that have reported some."""
         ...
 
     async def states(self, job_ids: Collection[JobId]) -> Mapping[JobId, JobState]:
-        """Without those that are gone."""
+        """Return the states of the jobs that still exist."""
         ...
 
 
@@ -121,67 +126,73 @@ class Webhooks(Protocol):
     async def get(self, webhook_id: WebhookId) -> Webhook | None: ...
 
     async def newest(self, *, limit: int, before: WebhookId | None = None) -> list[Webhook]:
-        """Newest first."""
+        """Return webhooks, newest first."""
         ...
 
     async def remove(self, webhook_id: WebhookId) -> bool:
-        """Delete; what is on its way to it ends by itself. False when there is no such webhook."""
+        """Delete the webhook. Its pending deliveries end by themselves. False when there is no such webhook."""
         ...
 
     async def rotate(self, webhook_id: WebhookId, *, secret: str, overlap: timedelta) -> Webhook | None:
-        """Sign with this secret from now on, and for the overlap with the former one too; None when there is none."""
+        """Sign with this secret from now on, and with the former one too during the overlap.
+
+        None when there is no such webhook.
+        """
         ...
 
     async def enable(self, webhook_id: WebhookId) -> Webhook | None:
-        """None when there is none."""
+        """Enable the webhook. None when there is no such webhook."""
         ...
 
     async def disable(
         self, webhook_id: WebhookId, *, reason: str, unless_healthy_since: datetime | None = None
     ) -> bool:
-        """False when it is disabled already, or has been healthy since then."""
+        """Disable the webhook. False when it is already disabled, or has been healthy since then."""
         ...
 
     async def note_health(self, webhook_id: WebhookId) -> None:
-        """A delivery has succeeded, to within a minute."""
+        """Record that a delivery succeeded, accurate to a minute."""
         ...
 
     async def deliveries(self, webhook_id: WebhookId, *, limit: int, before: JobId | None = None) -> Sequence[Job]:
-        """Newest first; also of a webhook that is gone."""
+        """Return deliveries, newest first, also those of a deleted webhook."""
         ...
 
 
 class IdempotencyKeys(Protocol):
     async def take(self, key: str, fingerprint: bytes) -> KeptResponse | None:
-        """Use the key for this transaction's request: None. Or what an earlier one with the key has come to.
+        """Take the key for this transaction's request (None), or return the outcome of an earlier request with it.
 
-        One that is open is waited for; raises Conflict when that takes too long. An expired key is as none. Nothing
-        is taken when the transaction does not commit.
+        Waits for an open transaction that took the key; raises Conflict when that takes too long. An expired key counts
+        as unused. Nothing is taken unless the transaction commits.
         """
         ...
 
     async def answer(self, key: str, *, resource_id: UUID, made: bool, document_id: DocumentId | None = None) -> None:
-        """Say what the key that this transaction has taken has come to. It goes with the document."""
+        """Store the outcome of the request whose key this transaction has taken. It is deleted with the document."""
         ...
 
     async def release(self, key: str) -> None:
-        """As if it had never been used."""
+        """Delete the key, as if it had never been used."""
         ...
 
     async def remove_expired(self, *, at_most: int) -> int:
-        """How many it were; those that somebody is at just now are passed over."""
+        """Return the number of rows deleted. Skips rows locked by another transaction."""
         ...
 
 
 class Usage(Protocol):
     async def add(self, used: UsageCounts) -> None:
-        """Today. Nobody waits for anybody: a row is added, none is changed. Nothing used adds none."""
+        """Add to today's usage.
+
+        It waits for no other transaction, because it inserts a row and changes none. Zero usage adds none.
+        """
         ...
 
     async def by_day(self, first: date, last: date) -> Sequence[DailyUsage]:
-        """Of these days those on which something was used, in order; both days are within."""
+        """Return the days with usage from `first` to `last`, both included, in order."""
         ...
 
     async def fold(self, *, before: date) -> int:
-        """Make one row of all that a day has, for days that are over. Returns how many rows went into others."""
+        """Fold all rows of a day into one, for days that are over. Return the number of rows folded into others."""
         ...

@@ -1,6 +1,8 @@
-"""Claim, beat, settle: the worker's hot path, each for many jobs of many tenants in one round trip.
+"""Ports of the worker: claim, beat and settle leases, sweep for lost work, and handle one kind of job.
 
-Each sets the clamp for every tenant in turn, so a job named under a wrong tenant is missing, not claimed.
+Each call on leases serves many jobs of many tenants in one round trip. It sets the clamp for every tenant in turn, so a
+job named under a wrong tenant is missing, not claimed. Only the sweeper looks across tenants, to find those with due
+work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,84 +21,84 @@ class Leases(Protocol):
     async def claim(
         self, rings: Sequence[Ring], *, worker: str, lease: timedelta, kinds: frozenset[str]
     ) -> list[Claim]:
-        """Answer each distinct doorbell, in any order: at most one caller is told CLAIMED for an attempt.
+        """Answer each distinct doorbell, in any order. At most one caller gets CLAIMED for an attempt.
 
-        A claimed job of a kind not in `kinds` is put off by a minute, uncounted (UNKNOWN_KIND).
+        A job of a kind not in `kinds` is put off by a minute, without counting against it (UNKNOWN_KIND).
         """
         ...
 
     async def beat(self, pulses: Sequence[LeaseBeat], *, lease: timedelta) -> list[BeatResult]:
-        """Extend those leases that still hold, from the database's now.
+        """Extend the leases that still hold, starting at the database's present time.
 
-        A job that is being written to just now may be left out of the answer: neither renewed nor lost.
+        A job that another transaction is writing to may be left out of the answer. It is then neither renewed nor lost.
         """
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettledAttempt | None]:
-        """End attempts, in the given order; None where the lease is lost and nothing was written."""
+        """End attempts, in the given order. None where the lease is lost and nothing was written."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptJob:
-    """One job that a pass found."""
+    """A job that a pass of the sweeper found."""
 
     ring: Ring
     kind: str
     expired: bool
-    """Its lease had run out; otherwise it was due and its bell seems lost."""
+    """True where its lease had run out. Otherwise it was due and its bell seems lost."""
     due: bool
-    """To be rung: it is queued now. False where its last lease ran out and it has failed."""
+    """True where the job is queued now and is to be rung. False where its last lease ran out and it has failed."""
     delay: timedelta = timedelta()
-    """Until it is to be rung: what lost two workers is tried once more at a time of its own."""
+    """The time until it is to be rung. A job that lost two workers is tried again at a time of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """The work of one kind, over all tenants, read from the table."""
+    """The work of one kind over all tenants, read from the table."""
 
     kind: str
     due: int
     scheduled: int
     running: int
     stuck: int
-    """Claimed, and the lease is over."""
+    """Claimed jobs whose lease has expired."""
     oldest_due: timedelta
-    """Since when the longest waiting due job is due; zero when none is."""
+    """The time for which the oldest due job has been due; zero when none is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupBlockers:
-    """What keeps the database from cleaning up, as far as the program's own login is shown it."""
+    """Causes that keep the database from cleaning up, as far as the program's own login may see them."""
 
     dead: Mapping[str, int]
     """Rows that vacuum has not removed yet, by table."""
     live: Mapping[str, int]
-    """Rows that are, by table: the server's estimate."""
+    """Live rows by table, as the server estimates them."""
     oldest_snapshot: timedelta
-    """Since when the oldest snapshot is held. Sessions of other logins are not shown."""
+    """The age of the oldest snapshot. Sessions of other logins are not visible."""
     oldest_transactions: int
-    """How many transactions ago the oldest one began that still runs, is prepared, or is kept for a replica."""
+    """The age, in transactions, of the oldest transaction that still runs, is prepared, or is kept for a replica."""
 
 
 class Sweeps(Protocol):
     async def tenants_with_due_work(self, *, limit: int, early: frozenset[str] | None = None) -> list[TenantId]:
-        """Tenants with a bell to ring again or a lease that ran out.
+        """Return tenants with a bell to ring again or an expired lease.
 
-        `early`, for an idle worker whose queue is empty: any due job of these kinds counts.
+        `early` is for an idle worker whose queue is empty: any due job of these kinds counts.
         """
         ...
 
     async def tenants(self, *, after: TenantId | None, limit: int) -> list[TenantId]:
-        """The registry in order of names, page by page, whether there is work or not."""
+        """Return a page of the registry in order of names, with or without work."""
         ...
 
     async def sweep(
         self, tenants: Sequence[TenantId], *, limit: int, early: frozenset[str] | None = None
     ) -> list[SweptJob]:
-        """Under each tenant's clamp: end leases that ran out, and put off the next ring of at most `limit` jobs each.
+        """Under each tenant's clamp, end expired leases and put off the next ring of at most `limit` jobs each.
 
-        Committed when it returns, so that the caller rings afterwards and a ring that fails costs one interval.
+        It is committed when it returns. The caller rings afterwards, and a failed ring costs one interval.
         """
         ...
 
@@ -107,7 +109,7 @@ class Sweeps(Protocol):
 
 class Reporter(Protocol):
     def report(self, progress: Progress) -> None:
-        """Note how far the job is; written with the next beat, so it may be called as often as one likes."""
+        """Record the job's progress. It is written with the next heartbeat, so any number of calls is cheap."""
         ...
 
 
@@ -116,9 +118,9 @@ class Handler(Protocol):
     def kind(self) -> str: ...
 
     async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
-        """Do the work with no transaction open, and say how it ended.
+        """Do the work with no transaction open, and return the outcome.
 
-        Cancelled when the lease is lost, the job is cancelled, or the worker stops: leave nothing behind.
+        It is cancelled when the lease is lost, the job is cancelled, or the worker stops; it must leave nothing behind.
         An exception means Retry, DocumentFault means Fail with its code.
         """
         ...

@@ -1,4 +1,4 @@
-"""The language-model port: a question in, a whole answer out. What can go wrong is told by what to do about it."""
+"""The language-model port: a question in, a whole answer out. Faults are divided by the caller's possible reaction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,21 +9,22 @@ from typing import Protocol
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     system: str
-    """What is to be done, in our words alone."""
+    """The task, in Daira's own words only."""
     user: str
-    """The material: document text, delimited, and the caller's wish. It is data and gives no orders."""
+    """The material: delimited document text and the caller's wish. It is data and never an instruction."""
     schema: Mapping[str, object] | None = None
-    """JSON Schema that the answer must fit; None: prose. The adapter tells the model, in `system` too: don't repeat it.
+    """JSON Schema that the answer must fit; None for prose.
 
-    A server that can't enforce it answers what it likes: the answer has to be validated.
+    The adapter adds it to the model's `system` text too, so don't repeat it there. A server that can't enforce it may
+    answer anything, so the answer has to be validated.
     """
     max_output_tokens: int
-    """More is never paid for. A model that thinks uses them for its thoughts, too."""
+    """The most tokens paid for. A reasoning model spends them on its reasoning, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenUsage:
-    """Tokens, as the server counts them; estimated where it says nothing."""
+    """Tokens as the server counts them, or an estimate where the server reports none."""
 
     input_tokens: int
     output_tokens: int
@@ -32,21 +33,22 @@ class TokenUsage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     text: str
-    """Whole: an answer that was cut off is an LlmTruncated. Scrubbed, escapes of JSON included; not yet parsed.
+    """The whole answer, scrubbed (JSON escapes included) and not yet parsed.
 
-    It may be empty, and what a model says instead of the JSON, or around it, is still there.
+    A cut-off answer raises LlmTruncated instead. The text may be empty, and any words of the model instead of
+    the JSON, or around it, are still there.
     """
     usage: TokenUsage
 
 
 class LlmFault(Exception):
-    """The server has answered, and asking the same again would not help.
+    """The server has answered, and the same question would fail again.
 
-    `usage`: what it has cost all the same.
+    `usage` is the cost of the answer all the same.
 
     LlmFault
-    ├── LlmRefused          it will not (refusal, content filter)
-    ├── LlmTruncated        the answer reached max_output_tokens, or ran in circles
+    ├── LlmRefused          the model refuses (refusal, content filter)
+    ├── LlmTruncated        the answer reached max_output_tokens, or repeated itself endlessly
     ├── LlmContextExceeded  the question is too long for the model, or was cut by its server
     └── LlmRejected         the request is wrong: model unknown, key refused, parameter not understood
     """
@@ -69,7 +71,7 @@ class LlmRejected(LlmFault): ...
 
 
 class LlmBusy(Exception):
-    """Not now (429, 503 with Retry-After, an open breaker): nobody's fault, come back after `after`."""
+    """The server can't answer now (429, 503 with Retry-After, an open circuit breaker). Retry after `after`."""
 
     def __init__(self, message: str, *, after: timedelta) -> None:
         super().__init__(message)
@@ -79,12 +81,13 @@ class LlmBusy(Exception):
 class Llm(Protocol):
     @property
     def context_tokens(self) -> int:
-        """The most tokens that question and answer may have together; see `app.domain.llm.token_estimate`."""
+        """The most tokens of question and answer together; see `app.domain.llm.token_estimate`."""
         ...
 
     async def ask(self, question: Question) -> Answer:
         """Raises LlmFault, LlmBusy, and Unavailable for time-outs, 5xx and broken connections (worth a retry).
 
-        Nothing else is raised. What may have been answered is not asked again. Messages hold neither text nor keys.
+        It raises nothing else. A question that may have been answered is not sent again. Messages hold no text
+        and no keys.
         """
         ...

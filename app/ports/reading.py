@@ -1,4 +1,7 @@
-"""The recognition port: a file in, pages out, each as soon as it is read."""
+"""The recognition port turns a file into pages; the rendering port makes page images and searchable copies.
+
+Recognition passes each page on as soon as it is read.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -13,14 +16,14 @@ from app.domain.warnings import DocumentWarning
 
 
 class Mode(StrEnum):
-    """Which pages are read by OCR."""
+    """The pages that OCR reads."""
 
     AUTO = "auto"
-    """Those, or parts of those, that have no text of their own to be trusted."""
+    """Pages, or parts of pages, that have no trustworthy text of their own."""
     FORCE = "force"
-    """All."""
+    """All pages."""
     SKIP = "skip"
-    """None: the text layer or nothing."""
+    """No pages: the text layer or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,56 +35,57 @@ class UnreadablePage:
 
 
 class OpenFile(Protocol):
-    """One file, open for reading page by page."""
+    """A file that is open for reading page by page."""
 
     @property
     def page_count(self) -> int: ...
 
     @property
     def warnings(self) -> Sequence[DocumentWarning]:
-        """About the file as a whole."""
+        """Warnings about the file as a whole."""
         ...
 
     def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | UnreadablePage]:
-        """These pages, by default all, as soon as they are read: in any order, for several are read at a time.
+        """Yield these pages, by default all, as soon as they are read.
 
-        Raises ConnectionResetError when recognition was closed under it.
+        The order varies, because several are read at a time.
+        Raises ConnectionResetError when recognition was closed meanwhile.
         """
         ...
 
 
 class Recognizer(Protocol):
     def open(self, path: Path, *, media_type: str, language: str, mode: Mode) -> AbstractAsyncContextManager[OpenFile]:
-        """Open a file for reading; leaving the context frees its readers, and ends those that are still at work.
+        """Open a file for reading. Leaving the context frees its readers, and ends those that are still at work.
 
-        Cancelling the task that reads ends the work at once.
-        Raises DocumentFault (encrypted, corrupt, empty, too_many_pages, too_large, unsupported, timeout).
+        Cancelling the task that reads ends the work at once. Raises DocumentFault (encrypted, corrupt, empty,
+        too_many_pages, too_large, unsupported, timeout).
         """
         ...
 
     def languages(self) -> frozenset[str]:
-        """The languages that can be asked for, as ISO 639-2 codes (`eng`)."""
+        """Return the supported languages, as ISO 639-2 codes (`eng`)."""
         ...
 
 
 class Renderer(Protocol):
-    """Of files of the types that `renders` knows. `content` is a file's bytes, `into` takes what is made of it.
+    """Renders files of the types that `renders` accepts. `content` has a file's bytes; the result is written to `into`.
 
-    Cancelling ends the work at once. What was written by then is of no use.
-    Raises DocumentFault where the file is to blame, Unavailable where we are.
+    Cancelling ends the work at once; the output so far is unusable. Raises DocumentFault for a faulty file, Unavailable
+    for a fault of the service.
     """
 
     version: str
-    """Another one may draw the same page in other bytes."""
+    """The renderer's version. Another version may draw the same page in other bytes."""
 
     def renders(self, media_type: str) -> bool:
-        """Whether files of the type have pages to look at."""
+        """Return True if files of the type have pages that can be drawn."""
         ...
 
     async def page_image(
         self, content: AsyncIterator[bytes], *, media_type: str, number: int, width: int, into: IO[bytes]
     ) -> None:
-        """A PNG of a page as displayed, so many pixels wide, or less where it is very long.
+        """Write a PNG of a page as displayed, `width` pixels wide, or less where the page is very long.
 
         Raises NotFound where the file has no such page.
         """
@@ -95,5 +99,5 @@ class Renderer(Protocol):
         pages: AsyncIterator[Sequence[Page]],
         into: IO[bytes],
     ) -> None:
-        """A PDF that looks as the file does, with what was recognised as invisible text. `pages` come in order."""
+        """Write a PDF that looks like the file, with the recognised words as invisible text. `pages` come in order."""
         ...

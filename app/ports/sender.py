@@ -1,4 +1,4 @@
-"""What sends a webhook's deliveries: to an address that is allowed, and to no other that it might lead to."""
+"""The port that sends a webhook's deliveries: only to allowed addresses, whatever a host name resolves to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Protocol
 class WebhookResponse:
     status: int
     retry_after: timedelta | None = None
-    """What the receiver asks for."""
+    """The wait that the receiver asks for."""
 
     @property
     def success(self) -> bool:
@@ -19,21 +19,21 @@ class WebhookResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookUnanswered:
-    """There was no answer, or nobody to ask."""
+    """A delivery without an answer, or without a receiver to send to."""
 
     code: str
     message: str
-    """For the tenant: it tells nothing of the network that Daira is in."""
+    """Shown to the tenant. It reveals nothing about the network that Daira runs in."""
 
 
 class Sender(Protocol):
     async def check(self, url: str) -> None:
-        """Raises Invalid where nothing would be sent to, with a JSON pointer to `/url`."""
+        """Raises Invalid with a JSON pointer to `/url` where deliveries would not be sent."""
         ...
 
     async def send(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> WebhookResponse | WebhookUnanswered:
-        """POST once. The address is looked up and checked anew, and it is the one that the connection goes to.
+        """POST once. The address is looked up and checked anew, and the connection goes to that very address.
 
-        Redirects are answers like any other. It comes to an end within a bounded time, whatever the receiver does.
+        Redirects are answers like any other. It ends within a bounded time, whatever the receiver does.
         """
         ...

@@ -1,4 +1,4 @@
-"""Tokens of an issuer outside, for callers that have no API key."""
+"""The port for an external issuer's tokens, used by callers without an API key."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,7 +9,7 @@ from app.domain.keys import Scope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedToken:
-    """What the issuer says of a caller. Whether there is such a tenant is not the issuer's to say."""
+    """The issuer's claims about a caller. They don't prove that the tenant exists."""
 
     tenant_id: TenantId
     name: str
@@ -18,5 +18,5 @@ class VerifiedToken:
 
 class TokenVerifier(Protocol):
     async def read(self, token: str) -> VerifiedToken:
-        """Raises Unauthorized for whatever is wrong with it, Unavailable when the issuer can't be asked for keys."""
+        """Read a token. Raises Unauthorized for an invalid one, Unavailable when the issuer's keys can't be fetched."""
         ...
