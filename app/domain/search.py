@@ -99,22 +99,22 @@ def parse(text: str) -> SearchQuery:
     Raises Invalid where there is nothing to look for.
     """
     if scrub(text) != text:
-        raise _refused("the query has characters that no text has (NUL, half of a surrogate pair): leave them out")
+        raise _refused("the query has invalid characters (NUL, half of a surrogate pair): remove them")
     if len(text) > LONGEST:
-        raise _refused(f"the query has more than {LONGEST} characters: ask for the few words that matter")
+        raise _refused(f"the query has more than {LONGEST} characters: use fewer words")
     normal = unicodedata.normalize("NFKC", text).translate(AS_TYPED)
     alternatives = [Alternative(terms=tuple(terms)) for terms in _split(normal) if terms]
     if not alternatives:
-        raise _refused("the query has no word: ask for one at least")
+        raise _refused("the query has no word: add at least one")
     if any(all(term.excluded for term in alternative.terms) for alternative in alternatives):
-        raise _refused("the query only says what must not be there: add a word that must")
+        raise _refused("the query only excludes words: add one to search for")
     if len(alternatives) > MOST_ALTERNATIVES or sum(a.words for a in alternatives) > MOST_WORDS:
-        raise _refused(f"the query has more than {MOST_WORDS} words or {MOST_ALTERNATIVES} alternatives: ask for fewer")
+        raise _refused(f"the query has more than {MOST_WORDS} words or {MOST_ALTERNATIVES} alternatives: use fewer")
     return SearchQuery(alternatives=tuple(alternatives))
 
 
 def nothing_but_stop_words() -> Invalid:
-    return _refused("the query has only words that are on almost every page: add one that says more")
+    return _refused("the query has only words that are on almost every page: add a more specific one")
 
 
 def marked_up(snippet: str) -> str:
@@ -144,5 +144,5 @@ def _spaced(term: Term, stemming: str) -> Term:
     return term._replace(text=text, phrase=term.phrase or text != term.text)
 
 
-def _refused(why: str) -> Invalid:
-    return Invalid(why, pointer="/q")
+def _refused(reason: str) -> Invalid:
+    return Invalid(reason, pointer="/q")

@@ -26,15 +26,15 @@ class WarningCode(StrEnum):
 
 DETAILS: Mapping[WarningCode, str] = MappingProxyType(
     {
-        WarningCode.TEXT_LAYER_UNTRUSTED: "the file's own text is not what the page shows: it was read by OCR instead",
+        WarningCode.TEXT_LAYER_UNTRUSTED: "the file's own text differs from the page: it was read by OCR instead",
         WarningCode.HIDDEN_TEXT: "text that a reader of the page can't see was left out",
         WarningCode.PAGE_UNREADABLE: "the page could not be read and is empty here",
         WarningCode.LOW_CONFIDENCE: "the page was hard to read: compare its text with its image",
         WarningCode.RESOLUTION_REDUCED: "the page is so large that it was read at a low resolution",
-        WarningCode.ANIMATION_FIRST_FRAME: "of the animation its first frame was read",
-        WarningCode.DOCUMENT_REPAIRED: "the file was damaged; what could be saved was read",
-        WarningCode.XFA_FORM_UNSUPPORTED: "the form is XFA: only what it shows to ordinary readers was read",
-        WarningCode.HAS_ATTACHMENTS: "files are attached, which were not read: upload them as documents of their own",
+        WarningCode.ANIMATION_FIRST_FRAME: "only the first frame of the animation was read",
+        WarningCode.DOCUMENT_REPAIRED: "the file was damaged; only the part that could be repaired was read",
+        WarningCode.XFA_FORM_UNSUPPORTED: "the form is XFA: only the text that other PDF readers show was read",
+        WarningCode.HAS_ATTACHMENTS: "attached files were not read: upload them as separate documents",
         WarningCode.SIGNED: "the document is signed; a searchable copy of it is not",
         WarningCode.RESTRICTED_PERMISSIONS: "the document's owner has restricted what may be done with it",
     }

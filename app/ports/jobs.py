@@ -194,5 +194,5 @@ class Usage(Protocol):
         ...
 
     async def fold(self, *, before: date) -> int:
-        """Fold all rows of a day into one, for days that are over. Return the number of rows folded into others."""
+        """Fold all rows of a day into one if that day is over. Return the number of rows folded into others."""
         ...

@@ -319,7 +319,7 @@ class StemmedSearchSuite(SearchSuite):
         tenant = await rig.tenant()
         assert await hits(rig, tenant, query) == [], "nothing is there, so nothing is everywhere"
         await indexed(rig, tenant, "the invoice of the year")
-        with pytest.raises(Invalid, match="add one that says more"):
+        with pytest.raises(Invalid, match="add a more specific one"):
             await hits(rig, tenant, query)
         assert await pages(rig, tenant, "the invoice or of") == {1}
 

@@ -138,7 +138,7 @@ def test_text_is_text_in_whatever_character_set(content: bytes) -> None:
 def test_anything_else_is_refused_with_what_can_be_sent(content: bytes) -> None:
     with pytest.raises(Unsupported) as refused:
         sniffed(content)
-    assert SUPPORTED in str(refused.value) or "saved anew" in str(refused.value)
+    assert SUPPORTED in str(refused.value) or "save it again" in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -87,13 +87,13 @@ class _Zip:
         # ODF requires it first and uncompressed: 30 bytes of header, the name and, without an extra field, the type.
         declared = self._OPEN.match(head, 30)
         self._declared = declared[1].decode() if declared else None
-        self._end = bytearray()
+        self._kept = bytearray()
 
     def feed(self, chunk: bytes) -> None:
-        self._end += chunk
+        self._kept += chunk
         # Cut rarely: cutting with every chunk would move the whole buffer each time.
-        if len(self._end) > 2 * LONGEST_DIRECTORY:
-            del self._end[:-LONGEST_DIRECTORY]
+        if len(self._kept) > 2 * LONGEST_DIRECTORY:
+            del self._kept[:-LONGEST_DIRECTORY]
 
     def media_type(self) -> str:
         names = self._names()
@@ -105,15 +105,15 @@ class _Zip:
             return self._declared or ODT
         if "xl/workbook.bin" in names:
             raise Unsupported("a binary workbook (XLSB) is not supported: save it as XLSX")
-        raise Unsupported(f"this archive is no document: unpack it and send its files, as {SUPPORTED}")
+        raise Unsupported(f"this archive is not a document: unpack it and send its files as {SUPPORTED}")
 
     def _names(self) -> set[str]:
         try:
-            with zipfile.ZipFile(io.BytesIO(self._end[-LONGEST_DIRECTORY:])) as archive:
+            with zipfile.ZipFile(io.BytesIO(self._kept[-LONGEST_DIRECTORY:])) as archive:
                 return {name.replace("\\", "/").lower() for name in archive.namelist()}
-        except Exception as error:  # whatever zipfile raises on a damaged directory, it is no document
+        except Exception as error:  # zipfile raises many kinds of errors on a damaged directory
             raise Unsupported(
-                "this archive is cut short or damaged: a document in it would have to be saved anew"
+                "this archive is cut short or damaged: if it is a document, save it again and send that file"
             ) from error
 
 
@@ -124,10 +124,10 @@ class _CompoundFile:
     """Bytes of a directory entry. Entries lie at multiples of it, wherever the directory is."""
     _KINDS = (
         ("EncryptedPackage", ""),
-        ("WordDocument", "a Word document of before 2007 (DOC) is not supported: save it as DOCX or PDF"),
-        ("Workbook", "an Excel workbook of before 2007 (XLS) is not supported: save it as XLSX"),
-        ("Book", "an Excel workbook of before 2007 (XLS) is not supported: save it as XLSX"),
-        ("PowerPoint Document", "a presentation of before 2007 (PPT) is not supported: save it as PPTX or PDF"),
+        ("WordDocument", "a Word document from before 2007 (DOC) is not supported: save it as DOCX or PDF"),
+        ("Workbook", "an Excel workbook from before 2007 (XLS) is not supported: save it as XLSX"),
+        ("Book", "an Excel workbook from before 2007 (XLS) is not supported: save it as XLSX"),
+        ("PowerPoint Document", "a presentation from before 2007 (PPT) is not supported: save it as PPTX or PDF"),
         ("__properties_version1.0", "an Outlook message (MSG) is not supported: save it as EML or PDF"),
     )
 

@@ -86,5 +86,5 @@ def _goes_on(words: Sequence[str], first: int, last: int) -> bool:
 
 def _signed(words: Sequence[str], first: int, meant: frozenset[Decimal]) -> frozenset[Decimal]:
     """Add negative values where a separate dash precedes the number, because it may be a sign or a dash."""
-    alone = first > 0 and words[first - 1].translate(DASHES) == "-"
-    return meant | {-value for value in meant} if alone else meant
+    separate = first > 0 and words[first - 1].translate(DASHES) == "-"
+    return meant | {-value for value in meant} if separate else meant
