@@ -1,4 +1,4 @@
-"""The `ocr` job: a document's pages with their text, whatever they are read from."""
+"""The `ocr` job: reads a document's pages with their text, from a text layer or by OCR."""
 
 import hashlib
 from collections.abc import AsyncIterator
@@ -31,9 +31,9 @@ class OcrPayload(BaseModel):
 
     mode: Mode = Mode.AUTO
     language: str | None = None
-    """None: the document's."""
+    """None means the document's language."""
     pages: str | None = None
-    """`1-3,7`: the others stay as they are. None: all."""
+    """Pages such as `1-3,7`; the others stay unchanged. None means all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class OcrHandler:
         return Done(apply)
 
     async def _found(self, job: ClaimedJob) -> tuple[Document | None, frozenset[int]]:
-        """The document, and the pages that earlier attempts have read."""
+        """Return the document, and the pages that earlier attempts have read."""
         async with self.database.begin(job.lease.tenant_id) as tx:
             if job.document_id is None:
                 return None, frozenset()
@@ -92,7 +92,11 @@ class OcrHandler:
         self.metrics.pages_read.labels(read.source if isinstance(read, Page) else "unreadable").inc()
 
     async def _bytes(self, document: Document) -> AsyncIterator[bytes]:
-        """Those that were uploaded and checked, or none that a reader gets to see as a whole."""
+        """Yield the document's bytes.
+
+        Raises Unavailable where they are missing. Raises DocumentFault at the end where they are not the bytes that
+        were uploaded, so that no reader gets a whole wrong file.
+        """
         digest = hashlib.sha256()
         try:
             async for chunk in self.blobs.get(blob_key(document.tenant_id, document.id)):

@@ -1,4 +1,4 @@
-"""Pages on their way to the document: what took time to read is drafted, so that no other attempt reads it again."""
+"""Drafts of pages: a page that took time to read is stored at once, so that no other attempt reads it again."""
 
 import time
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from app.ports.database import Database
 from app.ports.reading import UnreadablePage
 
 WORTH_A_DRAFT = 1.0
-"""Seconds of reading text layers. A page that was recognised is worth one by itself."""
+"""Seconds of reading text layers that are worth a draft. A page read by OCR is worth one by itself."""
 
 UNREADABLE_AT_FIRST = 3
-"""Pages that may be unreadable before more must have been read: each of them may have taken its whole timeout."""
+"""Pages that may be unreadable before more must have been read. Each may have taken its whole timeout."""
 
 
 class PageDrafts:
@@ -28,9 +28,12 @@ class PageDrafts:
         drafted: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`drafted`: how many of the `total` pages earlier attempts have left."""
+        """Count the pages of one attempt.
+
+        `drafted` is the number of the `total` pages that earlier attempts have stored.
+        """
         self.in_hand: list[Page] = []
-        """Not drafted: to be written with the results."""
+        """Pages that are not drafted yet. They are written with the next draft or with the results."""
         self.total = total
         self._database = database
         self._lease = lease
@@ -45,10 +48,13 @@ class PageDrafts:
         return self._readable + len(self._faults)
 
     async def take(self, read: Page | UnreadablePage) -> None:
-        """Raises DocumentFault where so much is unreadable that the file is to blame, Conflict on a lost lease."""
+        """Add a page.
+
+        Raises DocumentFault where so many are unreadable that the file is to blame, Conflict on a lost lease.
+        """
         page = self._counted(read)
         self.in_hand.append(page)
-        # The last ones need no draft: they are written with the results, right now.
+        # The last pages need no draft, because they are written with the results at once.
         if self.done < self.total and (page.source is Source.OCR or self._clock() - self._drafted_at > WORTH_A_DRAFT):
             await self._draft()
 
@@ -65,7 +71,7 @@ class PageDrafts:
     async def _draft(self) -> None:
         async with self._database.begin(self._lease.tenant_id) as tx:
             if not await tx.pages.draft(self._lease, self.in_hand):
-                raise Conflict("the lease is lost: another attempt goes on with what was drafted")
+                raise Conflict("the lease is lost: another attempt continues from the drafts")
         self.in_hand.clear()
         self._drafted_at = self._clock()
 

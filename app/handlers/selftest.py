@@ -1,4 +1,4 @@
-"""The `selftest` job: takes as long as it is told, looks at a blob where one is named, and says who did it."""
+"""The `selftest` job: lasts as long as requested, hashes a blob if one is named, and reports its attempt."""
 
 import asyncio
 import hashlib
@@ -25,7 +25,7 @@ class SelftestPayload(BaseModel):
 
     seconds: float = Field(0, ge=0, le=LONGEST.total_seconds())
     blob: UUID | None = None
-    """Of the job's own tenant."""
+    """A blob of the job's own tenant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class SelftestHandler:
         return Done(apply)
 
     async def _digest(self, tenant_id: TenantId, blob: UUID | None) -> str | None:
-        """None where none is named, or where it is not in the store of this worker."""
+        """Return the blob's SHA-256; None where no blob is named, or where it is not in this worker's store."""
         if blob is None:
             return None
         digest = hashlib.sha256()
@@ -57,7 +57,10 @@ class SelftestHandler:
 
 
 async def _wait(seconds: float, reporter: Reporter) -> None:
-    """With progress each second: it is told at once, and its answer says whether a cancel was asked for."""
+    """Wait, with progress each second.
+
+    Progress is sent with a heartbeat at once, whose answer reports a requested cancel.
+    """
     total = math.ceil(seconds)
     for done in range(total):
         reporter.report(Progress(done=done, total=total, unit="second"))

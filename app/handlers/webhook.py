@@ -1,4 +1,4 @@
-"""The `webhook` job: one event, sent to one webhook, with the same id and bytes however often it is tried."""
+"""The `webhook` job: sends one event to one webhook, with the same id and bytes at every try."""
 
 import json
 import random
@@ -23,7 +23,7 @@ from app.ports.leases import Reporter
 from app.ports.sender import Sender, WebhookResponse, WebhookUnanswered
 
 LARGEST_METADATA = 8 * 1024
-"""Bytes of a document's metadata that are sent along: a delivery is to stay below 20 kB."""
+"""Bytes of a document's metadata that are sent along. A delivery must stay below 20 kB."""
 
 
 class WebhookPayload(BaseModel):
@@ -32,13 +32,13 @@ class WebhookPayload(BaseModel):
     webhook_id: UUID
     event: str
     job_id: UUID | None = None
-    """None: a test."""
+    """None for a test event."""
     data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OutgoingEvent:
-    """What there is to send, and where to."""
+    """An event to send, with its webhook."""
 
     webhook: Webhook
     delivery: Job
@@ -51,45 +51,45 @@ class WebhookHandler:
     sender: Sender
     shares: EndpointSlots
     disabled: Callable[[], object] = lambda: None
-    """A webhook was disabled just now."""
+    """Called after a webhook was disabled."""
     waits: Sequence[timedelta] = WAITS
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     kind: str = KIND
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:  # noqa: ARG002 - there are no steps to tell of
+    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:  # noqa: ARG002 - there are no steps to report
         payload = WebhookPayload.model_validate(job.payload)
-        order = await self._order(job, payload)
-        if isinstance(order, JobError):
-            return Fail(order)
+        event = await self._event(job, payload)
+        if isinstance(event, JobError):
+            return Fail(event)
         try:
-            with self.shares.place(tenant=job.lease.tenant_id, endpoint=order.webhook.id):
-                answer = await self.sender.send(order.webhook.url, body=order.body, headers=self._headers(job, order))
+            with self.shares.place(tenant=job.lease.tenant_id, endpoint=event.webhook.id):
+                answer = await self.sender.send(event.webhook.url, body=event.body, headers=self._headers(job, event))
         except EndpointBusy as busy:
             return Snooze(busy.after, JobError(code="busy", message=f"the receiver is busy: {busy}"))
-        return await self._outcome(job, order, answer)
+        return await self._outcome(job, event, answer)
 
-    async def _order(self, job: ClaimedJob, payload: WebhookPayload) -> _OutgoingEvent | JobError:
-        """Whatever is gone meanwhile is nobody's business any more: nothing is sent."""
+    async def _event(self, job: ClaimedJob, payload: WebhookPayload) -> _OutgoingEvent | JobError:
+        """Return the event to send, or an error where the webhook or the announced job is gone or disabled."""
         webhook_id = WebhookId(payload.webhook_id)
         async with self.database.begin(job.lease.tenant_id) as tx:
             webhook = await tx.webhooks.get(webhook_id)
             delivery = await tx.jobs.get(job.lease.job_id)
-            told = None if payload.job_id is None else await tx.jobs.get(JobId(payload.job_id))
-            document = await tx.documents.get(told.document_id) if told and told.document_id else None
+            announced = None if payload.job_id is None else await tx.jobs.get(JobId(payload.job_id))
+            document = await tx.documents.get(announced.document_id) if announced and announced.document_id else None
         if webhook is None:
             return JobError(code="webhook_gone", message="the webhook was deleted")
         if webhook.disabled_at is not None:
             return JobError(code="webhook_disabled", message=f"the webhook is disabled: {webhook.disabled_reason}")
-        if delivery is None or (payload.job_id is not None and told is None):
-            return JobError(code="job_gone", message="the job that it tells of was deleted")
+        if delivery is None or (payload.job_id is not None and announced is None):
+            return JobError(code="job_gone", message="the job that it announces was deleted")
         return _OutgoingEvent(webhook=webhook, delivery=delivery, body=_body(payload, delivery, document))
 
-    def _headers(self, job: ClaimedJob, order: _OutgoingEvent) -> dict[str, str]:
+    def _headers(self, job: ClaimedJob, event: _OutgoingEvent) -> dict[str, str]:
         now = self.clock()
         message_id, timestamp = str(job.lease.job_id), int(now.timestamp())
         signed = [
-            signature(secret, message_id=message_id, timestamp=timestamp, body=order.body)
-            for secret in order.webhook.secrets_at(now)
+            signature(secret, message_id=message_id, timestamp=timestamp, body=event.body)
+            for secret in event.webhook.secrets_at(now)
         ]
         return {
             "webhook-id": message_id,
@@ -98,26 +98,26 @@ class WebhookHandler:
         }
 
     async def _outcome(
-        self, job: ClaimedJob, order: _OutgoingEvent, answer: WebhookResponse | WebhookUnanswered
+        self, job: ClaimedJob, event: _OutgoingEvent, answer: WebhookResponse | WebhookUnanswered
     ) -> Outcome:
         if isinstance(answer, WebhookUnanswered):
-            return await self._again(job, order, JobError(code=answer.code, message=answer.message))
+            return await self._again(job, event, JobError(code=answer.code, message=answer.message))
         if answer.success:
-            return Done(_noted(job, order.webhook, status=answer.status))
+            return Done(_noted(job, event.webhook, status=answer.status))
         reason = JobError(code=f"status_{answer.status}", message=f"the receiver answered with status {answer.status}")
         if answer.status == HTTPStatus.GONE:
-            await self._disable(order, reason="the receiver answered 410 Gone")
+            await self._disable(event, reason="the receiver answered 410 Gone")
             return Fail(reason)
-        return await self._again(job, order, reason, after=answer.retry_after)
+        return await self._again(job, event, reason, after=answer.retry_after)
 
     async def _again(
-        self, job: ClaimedJob, order: _OutgoingEvent, reason: JobError, *, after: timedelta | None = None
+        self, job: ClaimedJob, event: _OutgoingEvent, reason: JobError, *, after: timedelta | None = None
     ) -> Outcome:
         if job.failures + 1 >= job.max_attempts:
             await self._disable(
-                order,
+                event,
                 reason=f"{job.max_attempts} tries of a delivery failed, and no other one succeeded meanwhile",
-                unless_healthy_since=order.delivery.created_at,
+                unless_healthy_since=event.delivery.created_at,
             )
         wait = self.waits[min(job.failures, len(self.waits) - 1)] * (1 + JITTER * random.random())  # noqa: S311 - spreads
         if after is not None:
@@ -125,9 +125,9 @@ class WebhookHandler:
         return Retry(reason, after=wait)
 
     async def _disable(
-        self, order: _OutgoingEvent, *, reason: str, unless_healthy_since: datetime | None = None
+        self, event: _OutgoingEvent, *, reason: str, unless_healthy_since: datetime | None = None
     ) -> None:
-        webhook = order.webhook
+        webhook = event.webhook
         async with self.database.begin(webhook.tenant_id) as tx:
             disabled = await tx.webhooks.disable(webhook.id, reason=reason, unless_healthy_since=unless_healthy_since)
         if disabled:
@@ -135,7 +135,7 @@ class WebhookHandler:
 
 
 def _body(payload: WebhookPayload, delivery: Job, document: Document | None) -> bytes:
-    """As it was when the job ended, and sorted: the same bytes for every try."""
+    """Return the body, as of the job's end and with sorted names, so that every try sends the same bytes."""
     data = dict(payload.data)
     if document is not None:
         data["metadata"] = _metadata(document)
@@ -144,7 +144,7 @@ def _body(payload: WebhookPayload, delivery: Job, document: Document | None) -> 
 
 
 def _metadata(document: Document) -> Mapping[str, object] | None:
-    """What the uploader has given the document to be known by; None where it is too much to be sent along."""
+    """Return the document's metadata, by which the uploader identifies it; None where it is too large to send along."""
     return document.metadata if len(_json(document.metadata)) <= LARGEST_METADATA else None
 
 

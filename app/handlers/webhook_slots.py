@@ -1,4 +1,4 @@
-"""How many slots of a lane one endpoint, and one tenant, may have: a slow receiver must not keep the others waiting."""
+"""Limits on a lane's slots for one endpoint and one tenant, so that a slow receiver does not delay others."""
 
 import time
 from collections.abc import Callable, Hashable, Iterator
@@ -8,29 +8,29 @@ from datetime import timedelta
 
 LONGEST_WAIT = timedelta(minutes=15)
 AT_FIRST = 0.5
-"""Seconds that a delivery is taken to need until one has been seen."""
+"""The assumed seconds of a delivery until one has been measured."""
 
 
 @dataclass(slots=True)
 class _EndpointQueue:
-    """Who runs, and until when those who were sent away have been given their time."""
+    """The running deliveries of an endpoint or tenant, and the latest retry time given to a rejected one."""
 
     running: int = 0
     seconds: float = AT_FIRST
-    """Of one delivery, as the latest ones went."""
+    """Seconds of one delivery, averaged with a preference for the latest."""
     until: float = 0.0
 
 
 class EndpointBusy(Exception):
     def __init__(self, after: timedelta) -> None:
-        super().__init__("others are just being sent there")
+        super().__init__("other deliveries are being sent to it")
         self.after = after
 
 
 class EndpointSlots:
-    """Who is sent away is told when to come again: one after another, at the pace at which the receiver answers.
+    """Gives rejected deliveries staggered retry times based on the receiver's measured response time.
 
-    If all came again at once, each of them would cost an attempt every time.
+    If all returned at once, each of them would cost an attempt every time.
     """
 
     def __init__(self, *, slots: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,26 +41,26 @@ class EndpointSlots:
 
     @contextmanager
     def place(self, *, tenant: Hashable, endpoint: Hashable) -> Iterator[None]:
-        """Raises Busy."""
-        shares = {(tenant,): self._of_tenant, (tenant, endpoint): self._of_endpoint}
-        for name, share in shares.items():
-            line = self._lines.get(name)
-            if line is not None and line.running >= share:
-                raise EndpointBusy(self._turn(line, share=share))
-        lines = {name: self._lines.setdefault(name, _EndpointQueue()) for name in shares}
+        """Take a slot of the tenant and of the endpoint. Raises EndpointBusy."""
+        limits = {(tenant,): self._of_tenant, (tenant, endpoint): self._of_endpoint}
+        for name, limit in limits.items():
+            queue = self._lines.get(name)
+            if queue is not None and queue.running >= limit:
+                raise EndpointBusy(self._retry_after(queue, limit=limit))
+        queues = {name: self._lines.setdefault(name, _EndpointQueue()) for name in limits}
         started = self._clock()
-        for line in lines.values():
-            line.running += 1
+        for queue in queues.values():
+            queue.running += 1
         try:
             yield
         finally:
-            for name, line in lines.items():
-                line.running -= 1
-                line.seconds = (line.seconds + self._clock() - started) / 2
-                if not line.running:
+            for name, queue in queues.items():
+                queue.running -= 1
+                queue.seconds = (queue.seconds + self._clock() - started) / 2
+                if not queue.running:
                     self._lines.pop(name, None)
 
-    def _turn(self, line: _EndpointQueue, *, share: int) -> timedelta:
+    def _retry_after(self, queue: _EndpointQueue, *, limit: int) -> timedelta:
         now = self._clock()
-        line.until = max(line.until, now) + line.seconds / share
-        return min(timedelta(seconds=line.until - now), LONGEST_WAIT)
+        queue.until = max(queue.until, now) + queue.seconds / limit
+        return min(timedelta(seconds=queue.until - now), LONGEST_WAIT)

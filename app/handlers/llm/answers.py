@@ -1,4 +1,4 @@
-"""What a model says becomes a value, or is refused: one JSON value that fits its schema, and nothing beside it."""
+"""Parsing of a model's answer: exactly one JSON value that fits its schema, or it is refused."""
 
 import json
 import math
@@ -13,13 +13,16 @@ DEEPEST = 60
 
 
 class UnusableAnswer(ValueError):
-    """Says why in our words alone: it is told to the model, and to the caller where there is no other answer."""
+    """An answer that is refused.
+
+    Its message is in Daira's own words only. The model gets it, and so does the caller if there is no other answer.
+    """
 
 
-def read_answer(text: str, fitting: SchemaValidator) -> Any:
+def read_answer(text: str, validator: SchemaValidator) -> Any:
     value = parse_answer(text)
     try:
-        fault = next(fitting.faults(value), None)
+        fault = next(validator.faults(value), None)
     except TooMuchWorkError:
         raise UnusableAnswer("the answer takes too long to be checked") from None
     if fault is not None:
@@ -28,7 +31,7 @@ def read_answer(text: str, fitting: SchemaValidator) -> Any:
 
 
 def parse_answer(text: str) -> object:
-    """A fence around the whole is taken off; nothing is repaired, closed, or cut off."""
+    """Parse one JSON value. A fence around the whole answer is removed; nothing is repaired, completed or cut off."""
     fenced = FENCED.fullmatch(text.strip())
     try:
         value: object = json.loads(
@@ -49,7 +52,7 @@ def parse_answer(text: str) -> object:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Scrubbed here and not at the end, where two names could become one and a value be lost."""
+    """Build an object. Names are scrubbed here and not at the end, where two could become one and a value be lost."""
     made: dict[str, object] = {}
     for name, value in pairs:
         clean = scrub(name)
@@ -60,7 +63,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _scrubbed_list(value: object) -> object:
-    """Objects within have been scrubbed when they were made."""
+    """Scrub the texts of a list. Objects inside were scrubbed when they were built."""
     if not isinstance(value, list):
         return value
     return [scrub(each) if isinstance(each, str) else _scrubbed_list(each) for each in value]

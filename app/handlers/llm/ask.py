@@ -1,4 +1,7 @@
-"""The `ask` job: a question answered from a document, with the places that say so, or found to be not in it."""
+"""The `ask` job: answers a question from a document with citations, or reports that the document has no answer.
+
+The quotes that a model gives are searched for on the pages that it names.
+"""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -34,8 +37,8 @@ QUOTES: Mapping[str, Any] = {
 }
 
 
-def source_of(told: Mapping[str, Any]) -> ClaimedSource:
-    return ClaimedSource(page=int(told["page"]), quote=told["quote"])
+def source_of(quote: Mapping[str, Any]) -> ClaimedSource:
+    return ClaimedSource(page=int(quote["page"]), quote=quote["quote"])
 
 
 def cited(quotes: Iterable[Mapping[str, Any]], shown: Chunk, text: DocumentText) -> list[Citation]:
@@ -45,7 +48,7 @@ def cited(quotes: Iterable[Mapping[str, Any]], shown: Chunk, text: DocumentText)
 
 
 def verified(citations: Iterable[Citation]) -> bool:
-    """Each is found where it is said to stand, and there is at least one."""
+    """Return True if there is at least one citation and each one is on the page that it names."""
     found = [citation.verified for citation in citations]
     return bool(found) and all(found)
 
@@ -53,12 +56,13 @@ def verified(citations: Iterable[Citation]) -> bool:
 def doubts(citations: Iterable[Citation]) -> list[dict[str, object]]:
     if verified(list(citations)):
         return []
-    detail = "not every quote is on the page that it is said to be on: don't take the answer for a fact"
+    detail = "a quote is not on the page that the model names: check the answer"
     return [warning("unverified", detail)]
 
 
 ROUNDS = 4
-"""Helpings of pages that are read for one question, the most telling first; what is left then is told."""
+"""Batches of pages that are read for one question, the most relevant pages first.
+The result lists the pages not read."""
 
 TASK = (
     "Answer the question that is the wish, from the pages alone. If they answer it: found is true, answer tells it, and"
@@ -75,7 +79,7 @@ CHECKED = {
     "if": {"properties": {"found": {"const": True}}},
     "then": {"properties": {"answer": {"type": "string", "minLength": 1}, "quotes": {"minItems": 1}}},
 }
-"""What few servers can enforce is checked here alone."""
+"""The schema for checking an answer. Few servers can enforce its conditions, so they are not sent."""
 
 
 class AskPayload(BaseModel):
@@ -97,15 +101,15 @@ class AskHandler:
     async def _result(self, job: ClaimedJob, reporter: Reporter) -> Mapping[str, object]:
         question = AskPayload.model_validate(job.payload).question
         text = await text_of(self.database, job)
-        asking = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
+        conversation = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
         prompt = Prompt(task=TASK, wish=question, material="", schema=SCHEMA)
-        helpings = await asyncio.to_thread(_helpings, text, question, room=asking.room(prompt))
+        batches = await asyncio.to_thread(_batches, text, question, room=conversation.room(prompt))
         read: set[int] = set()
         found = None
-        while found is None and helpings:
-            helping = helpings.pop(0)
-            found = await _found(helping, text, asking, prompt, last=not helpings)
-            read |= set(helping.pages)
+        while found is None and batches:
+            batch = batches.pop(0)
+            found = await _found(batch, text, conversation, prompt, last=not batches)
+            read |= set(batch.pages)
             reporter.report(Progress(done=len(read), total=len(text.pieces), unit="page"))
         return {
             "answer": found.answer if found else None,
@@ -114,7 +118,7 @@ class AskHandler:
             "citations": [citation.to_json() for citation in found.citations] if found else [],
             "warnings": [*text.warnings, *(doubts(found.citations) if found else ()), *_unread(text, read)],
             "coverage": text.coverage(read),
-            "usage": asking.usage,
+            "usage": conversation.usage,
         }
 
 
@@ -124,8 +128,11 @@ class QuotedAnswer:
     citations: list[Citation]
 
 
-def _helpings(text: DocumentText, question: str, *, room: int) -> list[Chunk]:
-    """All pages in one, or else ROUNDS of the most telling first; each in the order of its pages."""
+def _batches(text: DocumentText, question: str, *, room: int) -> list[Chunk]:
+    """Return all pages in one batch if they fit, or else the ROUNDS most relevant batches.
+
+    Pages are in order within a batch.
+    """
     whole = chunked(text.pieces, room=room)
     if len(whole) == 1:
         return whole
@@ -136,17 +143,19 @@ def _helpings(text: DocumentText, question: str, *, room: int) -> list[Chunk]:
 
 
 async def _found(
-    helping: Chunk, text: DocumentText, asking: Conversation, prompt: Prompt, *, last: bool
+    batch: Chunk, text: DocumentText, conversation: Conversation, prompt: Prompt, *, last: bool
 ) -> QuotedAnswer | None:
-    """The first answer, where the pages had to be shown in several parts."""
-    fitting = SchemaValidator(CHECKED)
+    """Return the first answer, even where the batch had to be shown in several parts; None where no part has one."""
+    validator = SchemaValidator(CHECKED)
 
     async def ask(part: DocumentPart) -> Mapping[str, Any]:
         final = last and part.last
-        answer: Mapping[str, Any] = await asking.ask(prompt.of(part.chunk), fitting, final=final, long=part.long)
+        answer: Mapping[str, Any] = await conversation.ask(
+            prompt.of(part.chunk), validator, final=final, long=part.long
+        )
         return answer
 
-    for chunk, answer in await over_parts([helping], ask):
+    for chunk, answer in await over_parts([batch], ask):
         if answer["found"]:
             return QuotedAnswer(str(answer["answer"]), cited(answer["quotes"], chunk, text))
     return None
@@ -154,5 +163,5 @@ async def _found(
 
 def _unread(text: DocumentText, read: Collection[int]) -> list[dict[str, object]]:
     left = sorted({piece.page for piece in text.pieces} - set(read))
-    detail = "these pages say less of the question than those that were read, and were not read themselves"
+    detail = "these pages were not read, because they match the question less than those that were"
     return [warning("pages_not_read", detail, pages=left)] if left else []

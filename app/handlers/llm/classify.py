@@ -1,4 +1,4 @@
-"""The `classify` job: which of the caller's labels a document has, and why."""
+"""The `classify` job: the caller's labels that fit a document, with the reason."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,18 +59,18 @@ class ClassifyHandler:
     async def _result(self, job: ClaimedJob, reporter: Reporter) -> Mapping[str, object]:
         payload = ClassifyPayload.model_validate(job.payload)
         text = await text_of(self.database, job)
-        asking = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
+        conversation = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
         prompt = _prompt(payload)
-        fitting = SchemaValidator(prompt.schema)
+        validator = SchemaValidator(prompt.schema)
 
         async def ask(part: DocumentPart) -> LabelFinding:
-            final = part.last and (part.alone or payload.multiple)
+            final = part.last and (part.is_whole or payload.multiple)
             question = prompt.of(part.chunk)
-            told = await asking.ask(question, fitting, final=final, divisible=part.divisible, long=part.long)
-            return LabelFinding(told["labels"], told["reason"], cited(told["quotes"], part.chunk, text))
+            answer = await conversation.ask(question, validator, final=final, divisible=part.divisible, long=part.long)
+            return LabelFinding(answer["labels"], answer["reason"], cited(answer["quotes"], part.chunk, text))
 
-        findings = await over_parts(await asking.planned(prompt, text.pieces), ask, reporter)
-        labels, reason = await _together(findings, asking, payload)
+        findings = await over_parts(await conversation.planned(prompt, text.pieces), ask, reporter)
+        labels, reason = await _together(findings, conversation, payload)
         citations = [each for _, finding in findings if _agrees(finding, labels) for each in finding.citations]
         return {
             "labels": labels,
@@ -79,27 +79,27 @@ class ClassifyHandler:
             "citations": [citation.to_json() for citation in citations],
             "warnings": text.warnings + doubts(citations),
             "coverage": text.coverage(),
-            "usage": asking.usage,
+            "usage": conversation.usage,
         }
 
 
 async def _together(
-    findings: Sequence[tuple[Chunk, LabelFinding]], asking: Conversation, payload: ClassifyPayload
+    findings: Sequence[tuple[Chunk, LabelFinding]], conversation: Conversation, payload: ClassifyPayload
 ) -> tuple[list[str], str]:
-    """All labels that were found, or the one; where parts differ on that one, the model is asked again."""
+    """Return all labels found, or the single one. If parts differ about a single label, the model is asked again."""
     found = {label for _, finding in findings for label in finding.labels}
     labels = [label for label in payload.labels if label in found]
     reasons = [finding.reason for _, finding in findings if _agrees(finding, labels)]
     if payload.multiple or len(labels) <= 1:
         return labels, " ".join(reasons)
-    told = [f"Pages {ranges(chunk.pages)}: {finding.labels}, {finding.reason}" for chunk, finding in findings]
-    prompt = Prompt(task=OF_FINDINGS, wish="", material="\n".join(told), schema=_schema(labels, most=1))
-    answer = await asking.ask(prompt, SchemaValidator(prompt.schema), final=True)
+    notes = [f"Pages {ranges(chunk.pages)}: {finding.labels}, {finding.reason}" for chunk, finding in findings]
+    prompt = Prompt(task=OF_FINDINGS, wish="", material="\n".join(notes), schema=_schema(labels, most=1))
+    answer = await conversation.ask(prompt, SchemaValidator(prompt.schema), final=True)
     return list(answer["labels"]), str(answer["reason"])
 
 
 def _agrees(finding: LabelFinding, labels: Sequence[str]) -> bool:
-    """It speaks for one of them; or, where there are none, for none."""
+    """Return True if the finding supports one of the labels, or, without labels, if it found none."""
     return bool(set(labels) & set(finding.labels)) if labels else not finding.labels
 
 

@@ -1,7 +1,8 @@
-"""The questions of one job: within its budget, each useless answer followed by one more try, none asked twice.
+"""The questions of one job, kept within its budget and never paid twice.
 
-An answer that is not the job's last is kept at once, under the fence, with what it has cost. The last one is not: it is
-written with the settle, in one transaction, and nothing is read, awaited or decided in between but that.
+An unusable answer is followed by one more try. An answer that is not the job's last is stored at once, under the
+fence, with its cost. The last one is written with the settle, in one transaction. Nothing else is read, awaited or
+decided between the last answer and that transaction.
 """
 
 import asyncio
@@ -24,16 +25,16 @@ from app.ports.database import Database
 from app.ports.llm import Llm, LlmContextExceeded, LlmFault, LlmTruncated, TokenUsage
 
 TRIES = 2
-"""The question, and one more after an answer that is of no use: a third has never been worth its price."""
+"""The question, and one more after an unusable answer. A third has never been worth its price."""
 
 ANSWER, LONG_ANSWER = 4_096, 16_384
-"""Tokens of an answer, and of one that was cut off at the former; less where the context is short."""
+"""Tokens of an answer, and of the second try after one was cut off. Both are less where the context is short."""
 
 LEAST_ROOM = 256
-"""Tokens of material in one question: with less of it, the answers cost more than they tell."""
+"""The least tokens of material in one question. With less, the answers cost more than they are worth."""
 
 KEEP_AGAIN = 0.5
-"""Seconds between tries to keep an answer while the database is away; the end of the lease ends them."""
+"""Seconds between tries to store an answer while the database is away. The end of the lease ends the tries."""
 
 CUT_OFF = "the answer was cut off"
 
@@ -46,7 +47,7 @@ class Unanswerable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one job may spend, over all its questions, tries and attempts."""
+    """The limits of one job, over all its questions, tries and attempts."""
 
     calls: int
     tokens: int
@@ -73,7 +74,7 @@ class Conversation:
 
     @classmethod
     async def open(cls, llm: Llm, database: Database, lease: Lease, *, budget: Budget) -> "Conversation":
-        """With what earlier attempts were answered."""
+        """Open the conversation with the answers of earlier attempts."""
         async with database.begin(lease.tenant_id) as tx:
             kept = await tx.answers.kept(lease.job_id)
         return cls(llm, database, lease, budget=budget, kept=kept)
@@ -83,43 +84,46 @@ class Conversation:
         return {"calls": self._calls, "input_tokens": self._input, "output_tokens": self._output}
 
     def room(self, prompt: Prompt) -> int:
-        """Tokens of material that fit into one question. Raises LlmContextExceeded when there is next to none."""
+        """Return the tokens of material that fit into one question.
+
+        Raises LlmContextExceeded when there is too little room.
+        """
         room = self._llm.context_tokens - self._long_answer - prompt.overhead
         if room < LEAST_ROOM:
             raise LlmContextExceeded(
-                f"what is asked for takes {prompt.overhead:,} of the model's {self._llm.context_tokens:,} tokens:"
-                " there is no room for a document beside it"
+                f"the request takes {prompt.overhead:,} of the model's {self._llm.context_tokens:,} tokens and leaves"
+                " no room for a document: shorten it"
             )
         return room
 
     async def planned(self, prompt: Prompt, pieces: Sequence[PagePart]) -> list[Chunk]:
-        """All of them, in as few questions as can be. Raises Unanswerable when those are beyond the budget."""
+        """Divide all pieces into as few questions as possible. Raises Unanswerable when they exceed the budget."""
         chunks = await asyncio.to_thread(chunked, pieces, room=self.room(prompt))
         tokens = sum(chunk.tokens + prompt.overhead for chunk in chunks)
         if len(chunks) > self._budget.calls or tokens > self._budget.tokens:
             raise Unanswerable(
                 "llm_context_exceeded",
-                f"the document makes {len(chunks):,} questions of {tokens:,} tokens, a job may spend {self._budget}",
+                f"the document needs {len(chunks):,} questions of {tokens:,} tokens; a job may use {self._budget}",
             )
         return chunks
 
     async def ask(
         self,
         prompt: Prompt,
-        fitting: SchemaValidator,
+        validator: SchemaValidator,
         *,
         final: bool = False,
         divisible: bool = False,
         long: bool = False,
     ) -> Any:
-        """A JSON value that fits. `final`: the job ends with it. `long`: the answer may be as long as can be.
+        """Return a JSON value that fits. `final`: the job ends with it. `long`: the answer may use the larger limit.
 
-        Raises what the port does, and Unanswerable. LlmTruncated only where the question is `divisible`: let the caller
-        ask for less at a time then, and all else be tried here.
+        Raises the errors of the port, and Unanswerable. LlmTruncated is raised only where the question is `divisible`,
+        so that the caller asks for less at a time. Otherwise a cut-off answer is tried again with the larger limit.
         """
         fault = None
         for number in range(TRIES):
-            kept, value = await self._tried(prompt, fitting, number=number, fault=fault, long=long, final=final)
+            kept, value = await self._tried(prompt, validator, number=number, fault=fault, long=long, final=final)
             if kept.fault is None:
                 return value
             if kept.fault != CUT_OFF:
@@ -133,19 +137,19 @@ class Conversation:
         raise Unanswerable("llm_invalid_output", f"the model gave no usable answer: {fault or CUT_OFF}")
 
     async def _tried(
-        self, prompt: Prompt, fitting: SchemaValidator, *, number: int, fault: str | None, long: bool, final: bool
+        self, prompt: Prompt, validator: SchemaValidator, *, number: int, fault: str | None, long: bool, final: bool
     ) -> tuple[KeptAnswer, Any]:
         name = f"{prompt.digest}:{number}{':long' if long else ''}"
         known = self._kept.get(name)
         if known is not None:
-            value = None if known.text is None else await asyncio.to_thread(read_answer, known.text, fitting)
+            value = None if known.text is None else await asyncio.to_thread(read_answer, known.text, validator)
             return known, value
         text, fault, usage = await self._asked(prompt, fault=fault, long=long)
         value = None
         if text is not None:
             try:
-                # Beside the loop: an answer may be long, and its schema a stranger's.
-                value = await asyncio.to_thread(read_answer, text, fitting)
+                # In a thread, because an answer may be long and a caller wrote its schema.
+                value = await asyncio.to_thread(read_answer, text, validator)
             except UnusableAnswer as useless:
                 text, fault = None, str(useless)
         kept = KeptAnswer(
@@ -158,7 +162,7 @@ class Conversation:
     async def _asked(
         self, prompt: Prompt, *, fault: str | None, long: bool
     ) -> tuple[str | None, str | None, TokenUsage]:
-        """Text, or why there is none that counts, and what it has cost."""
+        """Return the text and no fault, or no text and the fault; and the cost."""
         most = self._long_answer if long else self._answer
         self._check_budget(prompt.tokens + most)
         try:
@@ -177,8 +181,8 @@ class Conversation:
         if self._calls + 1 > self._budget.calls or self._input + self._output + tokens > self._budget.tokens:
             raise Unanswerable(
                 "llm_context_exceeded",
-                f"after {self._calls:,} questions and {self._input + self._output:,} tokens the job would go beyond"
-                f" what it may spend, {self._budget}",
+                f"after {self._calls:,} questions and {self._input + self._output:,} tokens the job would exceed"
+                f" its budget, {self._budget}",
             )
 
     def _spend(self, usage: TokenUsage) -> None:
@@ -187,13 +191,16 @@ class Conversation:
         self._output += usage.output_tokens
 
     async def _count(self, usage: TokenUsage) -> None:
-        """For what ends without an answer to keep. Never twice: where it is not known whether it was, it is let be."""
+        """Count the cost of a call without an answer to store.
+
+        It is not retried, so that nothing is counted twice.
+        """
         with suppress(Unavailable):
             async with self._database.begin(self._lease.tenant_id) as tx:
                 await tx.usage.add(UsageCounts(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens))
 
     async def _keep(self, kept: KeptAnswer) -> None:
-        """Tried until it is known, as a settle is: what was paid for is not lost to a restart of the database."""
+        """Retry until the outcome is known, as a settle does, so that no database restart loses a paid answer."""
         self._kept[kept.question] = kept
         while True:
             try:
@@ -203,5 +210,5 @@ class Conversation:
                 await asyncio.sleep(KEEP_AGAIN)
             else:
                 if not held:
-                    raise Conflict("the lease is lost: another attempt goes on with what was answered")
+                    raise Conflict("the lease is lost: another attempt continues from the stored answers")
                 return

@@ -1,4 +1,4 @@
-"""The text that a job is about, read in one short transaction; or why there is none, or not yet."""
+"""The text that a job is about, read in one short transaction, or the reason why there is none yet or none at all."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -18,11 +18,11 @@ from app.domain.pages import Page
 from app.ports.database import Database
 
 LOOK_AGAIN = timedelta(seconds=60)
-"""While the text is being read. The end of the `ocr` job wakes the job earlier; this is for when that was lost."""
+"""The wait while the text is being read. The end of the `ocr` job wakes the job earlier; this is for a lost wake-up."""
 
 
 class TextNotReady(Exception):
-    """The text is on its way."""
+    """The text is still being read."""
 
     after = LOOK_AGAIN
 
@@ -34,16 +34,19 @@ class DocumentText:
 
     @cached_property
     def pieces(self) -> list[PagePart]:
-        """One for each page that has a text."""
+        """One piece for each page that has text."""
         return [PagePart(page=page.number, text=page.text) for page in self.pages if page.text.strip()]
 
     def shown(self, chunk: Chunk) -> CitationPages:
-        """The pages that a model was shown: of others it can know nothing, and what it says of them is not counted."""
+        """Return the pages that a model was shown.
+
+        It can know nothing of others, so its claims about them don't count.
+        """
         numbers = set(chunk.pages)
         return CitationPages(page for page in self.pages if page.number in numbers)
 
     def coverage(self, read: Collection[int] | None = None) -> dict[str, object]:
-        """What the answer rests on. `read`: the pages that a model was shown; None: all."""
+        """Return the pages that the answer is based on. `read` has the pages that a model was shown; None means all."""
         numbers = [page.number for page in self.pages] if read is None else read
         return {"pages": ranges(numbers), "read": len(set(numbers)), "total": len(self.pages)}
 
@@ -51,26 +54,29 @@ class DocumentText:
     def warnings(self) -> list[dict[str, object]]:
         found = []
         if silent := [page.number for page in self.pages if not page.text.strip()]:
-            detail = "these pages have no text, and so no part in the answer"
+            detail = "these pages have no text, so the answer does not use them"
             found.append(warning("pages_without_text", detail, pages=silent))
         if speaking := [page.number for page in self.pages if any(orders_in(page.text))]:
-            detail = "text on these pages gives orders to language models: what stands there confirms nothing"
+            detail = "text on these pages gives orders to language models: it confirms no value"
             found.append(warning("speaks_to_models", detail, pages=speaking))
         return found
 
 
 def warning(code: str, detail: str, *, pages: Sequence[int] = (), at: Sequence[str] = ()) -> dict[str, object]:
-    """`at`: JSON pointers into the result's data."""
-    told: dict[str, object] = {"code": code, "detail": detail}
+    """Return a warning. `at` has JSON pointers into the result's data."""
+    entry: dict[str, object] = {"code": code, "detail": detail}
     if pages:
-        told["pages"] = ranges(pages)
+        entry["pages"] = ranges(pages)
     if at:
-        told["at"] = list(at)
-    return told
+        entry["at"] = list(at)
+    return entry
 
 
 async def text_of(database: Database, job: ClaimedJob) -> DocumentText:
-    """Raises NotYet while an `ocr` job may still bring it, DocumentFault where there will be none."""
+    """Return the document's text.
+
+    Raises TextNotReady while an `ocr` job may still bring it, and DocumentFault where there will be none.
+    """
     async with database.begin(job.lease.tenant_id) as tx:
         document = await tx.documents.get(DocumentId(job.document_id)) if job.document_id is not None else None
         if document is None:
@@ -80,7 +86,7 @@ async def text_of(database: Database, job: ClaimedJob) -> DocumentText:
         text = DocumentText(document, await tx.pages.all(document.id))
     if not text.pieces:
         raise DocumentFault("empty", "the document has no text on any of its pages")
-    # Beside the loop, and kept: of a thousand pages it takes a second.
+    # In a thread, and cached: it takes a second for a thousand pages.
     await asyncio.to_thread(lambda: text.warnings)
     return text
 

@@ -1,4 +1,4 @@
-"""The `extract` job: values in the form of the caller's JSON Schema, each with the words that it stands on."""
+"""The `extract` job: values in the form of the caller's JSON Schema, each with a citation."""
 
 import asyncio
 from collections.abc import Mapping
@@ -52,29 +52,29 @@ class ExtractHandler:
         payload = ExtractPayload.model_validate(job.payload)
         schema = payload.json_schema
         text = await text_of(self.database, job)
-        asking = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
+        conversation = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
         whole = Prompt(task=TASK, wish=payload.instructions or "", material="", schema=of_the_whole(schema))
         some = Prompt(task=f"{TASK} {OF_A_PART}", wish=whole.wish, material="", schema=of_a_part(schema))
         fits_whole, fits_part = SchemaValidator(whole.schema), SchemaValidator(some.schema)
 
         async def ask(part: DocumentPart) -> LocatedValue:
-            prompt, fitting = (whole, fits_whole) if part.alone else (some, fits_part)
+            prompt, validator = (whole, fits_whole) if part.is_whole else (some, fits_part)
             question, divisible = prompt.of(part.chunk), part.divisible
-            answer = await asking.ask(question, fitting, final=part.last, divisible=divisible, long=part.long)
-            # Beside the loop: many values are looked for on many pages.
+            answer = await conversation.ask(question, validator, final=part.last, divisible=divisible, long=part.long)
+            # In a thread, because many values are searched for on many pages.
             return await asyncio.to_thread(_found, answer, part, text)
 
-        found = [each for _, each in await over_parts(await asking.planned(some, text.pieces), ask, reporter)]
+        found = [each for _, each in await over_parts(await conversation.planned(some, text.pieces), ask, reporter)]
         values = joined(found, schema) if len(found) > 1 else MergedValue(found[0].data, dict(found[0].citations))
-        return _told(values) | {
+        return _to_json(values) | {
             "warnings": text.warnings + _warnings(values),
             "coverage": text.coverage(),
-            "usage": asking.usage,
+            "usage": conversation.usage,
         }
 
 
 def _found(answer: Mapping[str, Any], part: DocumentPart, text: DocumentText) -> LocatedValue:
-    """Every value with a citation: where the model says it stands, or else where it is found."""
+    """Cite every value at the place that the model names, or else at the place that a search finds."""
     pages = text.shown(part.chunk)
     sources = {_pointer(source["pointer"]): source_of(source) for source in reversed(answer["sources"])}
     data = answer.get("data")
@@ -85,20 +85,20 @@ def _found(answer: Mapping[str, Any], part: DocumentPart, text: DocumentText) ->
     return LocatedValue(data, citations)
 
 
-def _pointer(told: str) -> str:
-    """As models write them: `/data/total`, `total`."""
-    rooted = told if told.startswith("/") or not told else f"/{told}"
+def _pointer(written: str) -> str:
+    """Normalise a pointer from the ways in which models write it, such as `/data/total` and `total`."""
+    rooted = written if written.startswith("/") or not written else f"/{written}"
     return rooted.removeprefix("/data") if rooted == "/data" or rooted.startswith("/data/") else rooted
 
 
 def _nearest(pointer: str, sources: Mapping[str, ClaimedSource]) -> ClaimedSource | None:
-    """A row's source is that of its cells, where they have none of their own."""
+    """Return the value's own source, or else that of the nearest enclosing object or list."""
     while pointer not in sources and pointer:
         pointer = pointer.rpartition("/")[0]
     return sources.get(pointer)
 
 
-def _told(values: MergedValue) -> dict[str, object]:
+def _to_json(values: MergedValue) -> dict[str, object]:
     unverified = _unverified(values.citations)
     return {
         "data": values.data,
@@ -116,9 +116,9 @@ def _unverified(citations: Mapping[str, Citation]) -> list[str]:
 def _warnings(values: MergedValue) -> list[dict[str, object]]:
     found = []
     if unverified := _unverified(values.citations):
-        detail = "these values were not found on a page: don't take them for facts"
+        detail = "these values were not found on a page: check them"
         found.append(warning("unverified", detail, at=unverified))
     if values.alternatives:
-        detail = "pages differ here: what others say is in `alternatives`"
+        detail = "pages differ here: the other values are in `alternatives`"
         found.append(warning("pages_differ", detail, at=list(values.alternatives)))
     return found

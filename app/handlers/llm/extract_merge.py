@@ -1,4 +1,7 @@
-"""Values from the parts of a document become one that fits the caller's schema, or the job fails and says where."""
+"""Merges the values from the parts of a document into one that fits the caller's schema, or says where it does not fit.
+
+It also makes the schemas of the answers from the caller's: values and their sources, for a whole document or a part.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,17 +16,17 @@ from app.handlers.llm.schema_validation import SchemaValidator, TooMuchWorkError
 
 
 def joined(found: Sequence[LocatedValue], schema: Schema) -> MergedValue:
-    fitting = SchemaValidator(schema)
+    validator = SchemaValidator(schema)
     values = merged(found, same=frozen)
-    sets = [_pointer(fault) for fault in _faults(values, fitting) if fault.validator == "uniqueItems"]
+    sets = [_pointer(fault) for fault in _faults(values, validator) if fault.validator == "uniqueItems"]
     if sets:
         values = merged(found, sets=sets, same=frozen)
-    if values.data is None and (blanks := _blanks(fitting, schema)):
+    if values.data is None and (blanks := _blanks(validator, schema)):
         values = replace(values, data=blanks[0])
-    for fault in _faults(values, fitting):
+    for fault in _faults(values, validator):
         if fault.validator == "required":
-            _fill(fault, fitting)
-    if faults := _faults(values, fitting):
+            _fill(fault, validator)
+    if faults := _faults(values, validator):
         raise Unanswerable(
             "llm_invalid_output",
             f"what was found in the document's {len(found)} parts does not fit the schema at {place(faults[0])[:300]}",
@@ -31,26 +34,26 @@ def joined(found: Sequence[LocatedValue], schema: Schema) -> MergedValue:
     return values
 
 
-def _faults(values: MergedValue, fitting: SchemaValidator) -> list[ValidationError]:
+def _faults(values: MergedValue, validator: SchemaValidator) -> list[ValidationError]:
     try:
-        return list(fitting.faults(values.data))
+        return list(validator.faults(values.data))
     except TooMuchWorkError:
         raise Unanswerable("llm_invalid_output", "the values take too long to be checked against the schema") from None
 
 
-def _fill(fault: ValidationError, fitting: SchemaValidator) -> None:
-    """Nothing was found of what is required: said so, where the schema has a way to say it."""
+def _fill(fault: ValidationError, validator: SchemaValidator) -> None:
+    """Fill in required values that were not found with an empty one that the schema accepts, if there is one."""
     for name in fault.validator_value:
         if name not in fault.instance:
-            blanks = _blanks(fitting, fault.schema.get("properties", {}).get(name, True))
+            blanks = _blanks(validator, fault.schema.get("properties", {}).get(name, True))
             if blanks:
                 fault.instance[name] = blanks[0]
 
 
-def _blanks(fitting: SchemaValidator, schema: AnySchema) -> list[object]:
-    """What says that there is nothing, as far as the schema has it so."""
+def _blanks(validator: SchemaValidator, schema: AnySchema) -> list[object]:
+    """Return the empty values that the schema accepts."""
     blanks: tuple[object, ...] = (None, [], {})
-    return [blank for blank in blanks if fitting.accepts(blank, schema)]
+    return [blank for blank in blanks if validator.accepts(blank, schema)]
 
 
 def _pointer(fault: ValidationError) -> str:
@@ -71,7 +74,7 @@ DEMANDS = frozenset({
     "required", "minItems", "minProperties", "contains", "minContains", "maxContains", "dependentRequired",
     "uniqueItems", "not", "if", "then", "else",
 })  # fmt: skip
-"""Keywords that a part of a document need not satisfy: what is asked for may stand on other pages."""
+"""Keywords that a part of a document need not satisfy, because the values may be on other pages."""
 
 OF_ANSWERS = frozenset({"$id", "$schema", "$vocabulary"})
 
@@ -81,13 +84,16 @@ def of_the_whole(schema: Schema) -> dict[str, Any]:
 
 
 def of_a_part(schema: Schema) -> dict[str, Any]:
-    """More is accepted of a part: together they are held against the caller's schema."""
+    """Return a relaxed schema for the answer about a part.
+
+    The merged values are checked against the caller's schema.
+    """
     return _with_sources(rebuilt(schema, _relaxed), required=["sources"])
 
 
 def _with_sources(schema: Schema, *, required: list[str]) -> dict[str, Any]:
     inner = rebuilt(schema, _moved)
-    # They stay at the root, where servers that enforce schemas look for them.
+    # Definitions stay at the root, where servers that enforce schemas look for them.
     definitions = inner.pop("$defs", None)
     outer = {
         "type": "object",
@@ -99,7 +105,7 @@ def _with_sources(schema: Schema, *, required: list[str]) -> dict[str, Any]:
 
 
 def _moved(schema: dict[str, Any]) -> dict[str, Any]:
-    """References follow what they lead to: one level down, but for those to definitions."""
+    """Move references one level down with their targets, except those to definitions."""
     for keyword in ("$ref", "$dynamicRef"):
         reference = str(schema.get(keyword, ""))
         if reference == "#" or (reference.startswith("#/") and not reference.startswith("#/$defs/")):
@@ -109,7 +115,7 @@ def _moved(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _relaxed(schema: dict[str, Any]) -> dict[str, Any]:
     kept = {keyword: value for keyword, value in schema.items() if keyword not in DEMANDS}
-    # Without what was required, an answer may well fit two of them.
+    # Without the required properties an answer may well fit two alternatives.
     if "oneOf" in kept and "anyOf" not in kept:
         kept["anyOf"] = kept.pop("oneOf")
     return kept

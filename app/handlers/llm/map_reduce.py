@@ -1,4 +1,4 @@
-"""A document asked about part by part; a part that proves too long is asked about in halves."""
+"""Asks about a document part by part. A part that proves too long is halved."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,9 +17,9 @@ T = TypeVar("T")
 class DocumentPart:
     chunk: Chunk
     long: bool
-    """It is half of one whose answer was cut off: there is no second time."""
-    alone: bool
-    """It is the whole document."""
+    """True for half of a part whose answer was cut off. If its own is cut off too, the job fails."""
+    is_whole: bool
+    """True if the part is the whole document."""
     last: bool
 
     @property
@@ -30,23 +30,23 @@ class DocumentPart:
 async def over_parts(
     chunks: Sequence[Chunk], ask: Callable[[DocumentPart], Awaitable[T]], reporter: Reporter | None = None
 ) -> list[tuple[Chunk, T]]:
-    """What each part was answered, in the document's order; nothing is left out.
+    """Return the answer for each part, in the document's order, with nothing left out.
 
     Raises LlmContextExceeded where a part can't be cut any further.
     """
     answered: list[tuple[Chunk, T]] = []
     waiting = deque((chunk, False) for chunk in chunks)
-    alone = len(chunks) == 1
+    is_whole = len(chunks) == 1
     total = len({page for chunk in chunks for page in chunk.pages})
     while waiting:
         chunk, long = waiting.popleft()
         try:
-            answer = await ask(DocumentPart(chunk=chunk, long=long, alone=alone, last=not waiting))
+            answer = await ask(DocumentPart(chunk=chunk, long=long, is_whole=is_whole, last=not waiting))
         except (LlmContextExceeded, LlmTruncated) as fault:
             halves = chunk.halves()
             if halves is None:
                 raise
-            alone = False
+            is_whole = False
             waiting.extendleft((half, long or isinstance(fault, LlmTruncated)) for half in reversed(halves))
         else:
             answered.append((chunk, answer))

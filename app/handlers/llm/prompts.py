@@ -1,4 +1,7 @@
-"""What a model is told: our task, the caller's wish, and text between marks that it can't forge: it gives no orders."""
+"""Prompts for a model: the task, the caller's wish, and material between marks that it can't forge.
+
+The material is data and never an instruction.
+"""
 
 import hashlib
 import json
@@ -25,16 +28,19 @@ SCAFFOLD = 300
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     task: str
-    """In our words alone."""
+    """In Daira's own words only."""
     wish: str
-    """The caller's, as it came."""
+    """The caller's words, unchanged."""
     material: Chunk | str
-    """Pages, or what was noted of them."""
+    """Pages, or notes about them."""
     schema: Mapping[str, Any]
 
     @property
     def overhead(self) -> int:
-        """Tokens beside the material. The schema counts twice: servers that can't enforce one are told it in words."""
+        """Tokens beside the material.
+
+        The schema counts twice, because servers that can't enforce one also get it in words.
+        """
         return SCAFFOLD + estimate(self.task) + estimate(self.wish) + 2 * estimate(json.dumps(self.schema))
 
     @property
@@ -44,7 +50,7 @@ class Prompt:
 
     @property
     def digest(self) -> str:
-        """Equal for equal questions, whatever their marks."""
+        """A digest that is equal for equal questions, whatever their marks."""
         parts = [self.task, self.wish, json.dumps(self.schema, sort_keys=True), _shown(self.material, "")]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -52,7 +58,10 @@ class Prompt:
         return replace(self, material=material)
 
     def question(self, *, max_output_tokens: int, fault: str | None = None) -> Question:
-        """`fault`: why the last answer was of no use; that answer itself is never shown again."""
+        """Return the question.
+
+        `fault` is the reason why the last answer was unusable; that answer is never shown again.
+        """
         mark = _mark(self.wish, self.material)
         again = f"\nYour last answer was of no use: {fault}. Answer anew.\n" if fault else ""
         return Question(
@@ -64,7 +73,10 @@ class Prompt:
 
 
 def _mark(wish: str, material: Chunk | str) -> str:
-    """Made anew for each question, and after the text: it can't be in it but by a chance that is ruled out here."""
+    """Return a random mark, new for each question and made after the text.
+
+    A mark that the text contains is rejected.
+    """
     while True:
         mark = secrets.token_hex(8)
         if mark not in wish and mark not in _shown(material, ""):

@@ -1,4 +1,4 @@
-"""What becomes of a job that asks a model: the result with its price, or the outcome that a fault comes to."""
+"""Outcomes of a job that asks a model: the result with its cost, or the outcome that a fault leads to."""
 
 from collections.abc import Awaitable, Iterable, Mapping
 
@@ -22,7 +22,7 @@ CODES: Mapping[type[LlmFault], str] = {
 
 
 async def ending_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> Outcome:
-    """Whatever else is raised is the caller's to judge: DocumentFault, or a fault of ours."""
+    """Return the outcome of the work. Other errors are left to the caller: DocumentFault, or a bug."""
     try:
         result = await work
     except TextNotReady as wait:
@@ -45,7 +45,7 @@ async def ending_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> O
 
 
 def _uncounted(result: Mapping[str, object], kept: Iterable[KeptAnswer]) -> UsageCounts:
-    """What the last answer cost, which was not kept: the others were counted when they were."""
+    """Return the cost of the last answer, which was not stored. The others were counted when they were stored."""
     price = result.get("usage")
     assert isinstance(price, Mapping)
     counted = total(each.used for each in kept)
@@ -57,5 +57,5 @@ def _uncounted(result: Mapping[str, object], kept: Iterable[KeptAnswer]) -> Usag
 
 def _message(fault: LlmFault) -> str:
     if isinstance(fault, LlmRejected):
-        return f"{fault}: look at DAIRA_LLM_MODEL, DAIRA_LLM_API_KEY and DAIRA_LLM_BASE_URL"
+        return f"{fault}: check DAIRA_LLM_MODEL, DAIRA_LLM_API_KEY and DAIRA_LLM_BASE_URL"
     return str(fault)

@@ -1,6 +1,8 @@
-"""A caller's JSON Schema is refused when it is asked for, not when a model has been paid for an answer.
+"""Checks a caller's JSON Schema when the job is requested, before a model is paid for an answer.
 
-It is a program that a stranger wrote: its references stay inside, its patterns take linear time, its size is bounded.
+The schema is untrusted: its size and depth are limited, its references must stay inside, and its patterns must take
+linear time. This module also takes a schema (draft 2020-12) apart into its sub-schemas, and finds those that apply to
+the same value.
 """
 
 import json
@@ -19,7 +21,7 @@ AnySchema = Schema | bool
 """True accepts everything, False nothing."""
 
 SAME_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
-"""Keywords whose schemas look at the very value that theirs looks at."""
+"""Keywords whose schemas apply to the same value as the schema that has them."""
 
 SINGLE = frozenset({
     "not", "if", "then", "else", "items", "contains", "additionalProperties", "propertyNames", "unevaluatedItems",
@@ -34,11 +36,11 @@ class SchemaPart:
     pointer: tuple[str, ...]
     schema: Schema
     same_place: bool
-    """It looks at the value that the schema around it looks at."""
+    """True if it applies to the same value as the schema around it."""
 
 
 def parts_of(schema: Schema, pointer: tuple[str, ...] = ()) -> Iterator[SchemaPart]:
-    """The schemas directly inside."""
+    """Yield the schemas directly inside."""
     for keyword, value in schema.items():
         found: Mapping[tuple[str, ...], object] = {}
         if keyword in SINGLE:
@@ -53,7 +55,7 @@ def parts_of(schema: Schema, pointer: tuple[str, ...] = ()) -> Iterator[SchemaPa
 
 
 def all_parts(schema: Schema) -> Iterator[SchemaPart]:
-    """The schema itself, and all within it."""
+    """Yield the schema itself, and all schemas within it."""
     waiting = [SchemaPart((), schema, same_place=False)]
     while waiting:
         part = waiting.pop()
@@ -62,7 +64,7 @@ def all_parts(schema: Schema) -> Iterator[SchemaPart]:
 
 
 def rebuilt(schema: object, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """A copy in which each schema is what `change` makes of it, from the inside out."""
+    """Return a copy in which `change` has replaced each schema, from the inside out."""
     if not isinstance(schema, Mapping):
         return schema
     copy: dict[str, Any] = {}
@@ -82,7 +84,7 @@ MOST_BYTES = 64 * 1024
 DEEPEST = 40
 MOST_PARTS = 500
 MOST_AT_ONE_PLACE = 200
-"""Schemas that look at one value, references followed: each reference may double them."""
+"""The most schemas that apply to one value, references followed. Each reference may double them."""
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ROOT_ALONE = ("$id", "$schema", "$vocabulary")
@@ -93,14 +95,14 @@ class SchemaFault(ValueError):
     def __init__(self, message: str, *pointer: object) -> None:
         super().__init__(message)
         self.pointer = tuple(map(str, pointer))
-        """To the faulty part, from the schema's root."""
+        """The path of the faulty part, from the schema's root."""
 
 
 def check_schema(schema: Schema) -> None:
-    """Raises SchemaFault."""
+    """Raises SchemaFault, with the path of the faulty part."""
     _check_size(schema)
     if schema.get("$schema", DIALECT) not in {DIALECT, f"{DIALECT}#"}:
-        raise SchemaFault(f"only draft 2020-12 is understood: {DIALECT}", "$schema")
+        raise SchemaFault(f"only draft 2020-12 is supported: {DIALECT}", "$schema")
     if fault := best_match(Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)):
         raise SchemaFault(f"not a JSON Schema: {fault.message[:200]}", *fault.absolute_path)
     parts = {part.pointer: part for part in all_parts(schema)}
@@ -112,7 +114,7 @@ def check_schema(schema: Schema) -> None:
 
 
 def compiled(pattern: str) -> "re2._Regexp":
-    """RE2 takes linear time, whatever the pattern; therefore it knows no look-around and no back-references."""
+    """Compile by RE2, which takes linear time for any pattern. So it has no look-around and no back-references."""
     return re2.compile(pattern, options=_options())
 
 
@@ -139,13 +141,13 @@ def _fits(value: object, levels: int) -> bool:
 def _check_part(part: SchemaPart) -> None:
     for keyword in ROOT_ALONE:
         if part.pointer and keyword in part.schema:
-            raise SchemaFault(f"{keyword} may stand at the root alone", *part.pointer, keyword)
+            raise SchemaFault(f"{keyword} is only allowed at the root", *part.pointer, keyword)
     for pointer, pattern in _patterns(part):
         try:
             compiled(pattern)
         except re2.error as error:
             reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
-            raise SchemaFault(f"the pattern is not understood (RE2): {reason[:100]}", *pointer) from None
+            raise SchemaFault(f"the pattern is not valid RE2: {reason[:100]}", *pointer) from None
 
 
 def _patterns(part: SchemaPart) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -171,7 +173,7 @@ def _check_references(parts: Mapping[tuple[str, ...], SchemaPart]) -> None:
     sizes: dict[tuple[str, ...], int] = {}
     for part in parts.values():
         if _size(part, targets, sizes, frozenset()) > MOST_AT_ONE_PLACE:
-            raise SchemaFault(f"more than {MOST_AT_ONE_PLACE} schemas look at one value", *part.pointer)
+            raise SchemaFault(f"more than {MOST_AT_ONE_PLACE} schemas apply to one value", *part.pointer)
 
 
 def _target(
@@ -181,7 +183,7 @@ def _target(
     pointer: tuple[str, ...],
 ) -> SchemaPart:
     if not reference.startswith("#"):
-        raise SchemaFault("a reference leads to another part of the schema: #/$defs/…", *pointer)
+        raise SchemaFault("a reference must lead to another part of the schema: #/$defs/…", *pointer)
     steps = unquote(reference[1:]).split("/")[1:]
     found = named.get(reference) or parts.get(tuple(step.replace("~1", "/").replace("~0", "~") for step in steps))
     if found is None or (reference != "#" and not steps and reference not in named):
@@ -195,7 +197,7 @@ def _size(
     sizes: dict[tuple[str, ...], int],
     within: frozenset[object],
 ) -> int:
-    """How many schemas look at the value that this one looks at."""
+    """Return the number of schemas that apply to the value of this one."""
     if part.pointer in within:
         raise SchemaFault("the reference leads back to itself", *part.pointer)
     if len(within) > MOST_AT_ONE_PLACE:

@@ -1,4 +1,4 @@
-"""An answer against its JSON Schema, within bounds: both were written by strangers."""
+"""Validates an answer against its JSON Schema within a bounded time, because both are untrusted."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from referencing import Registry
 from app.handlers.llm.schema_checks import AnySchema, Schema, compiled
 
 MOST_STEPS = 50_000
-"""Keywords looked at for one answer: two seconds at most. An honest one of 3,000 values needs some 11,000."""
+"""The most keywords checked for one answer: two seconds at most. An honest answer of 3,000 values needs some 11,000."""
 
 Keyword = Callable[[Any, Any, Any, Schema], Iterator[ValidationError] | None]
 
@@ -24,11 +24,11 @@ class SchemaValidator:
         self._steps = 0
         keywords: dict[str, Keyword] = {**Draft202012Validator.VALIDATORS, **OUR_OWN}
         bounded = extend(Draft202012Validator, {name: self._counted(keyword) for name, keyword in keywords.items()})
-        # An empty registry: nothing is fetched from anywhere, whatever a reference says.
+        # An empty registry, so that no reference makes the library fetch anything.
         self._validator = bounded(dict(schema), registry=Registry())
 
     def faults(self, value: object) -> Iterator[ValidationError]:
-        """Those that are found. Raises TooMuchWorkError where schema and value together take too long."""
+        """Yield the faults. Raises TooMuchWorkError where schema and value together take too long."""
         self._steps = 0
         try:
             yield from self._validator.iter_errors(value)
@@ -36,21 +36,21 @@ class SchemaValidator:
             raise TooMuchWorkError from None
 
     def accepts(self, value: object, schema: AnySchema) -> bool:
-        """Whether a part of the schema does."""
+        """Return True if a part of the schema accepts the value."""
         return bool(self._validator.evolve(schema=schema).is_valid(value))
 
     def _counted(self, keyword: Keyword) -> Keyword:
-        def look(validator: Any, told: Any, value: Any, schema: Schema) -> Iterator[ValidationError]:
+        def look(validator: Any, keyword_value: Any, value: Any, schema: Schema) -> Iterator[ValidationError]:
             self._steps += 1
             if self._steps > MOST_STEPS:
                 raise TooMuchWorkError
-            yield from keyword(validator, told, value, schema) or ()
+            yield from keyword(validator, keyword_value, value, schema) or ()
 
         return look
 
 
 def place(fault: ValidationError) -> str:
-    """Where in the schema: what stands in the value is not repeated."""
+    """Return the fault's path in the schema. The value is not repeated."""
     return "/" + "/".join(map(str, fault.absolute_schema_path))
 
 
@@ -84,7 +84,7 @@ def _unique_items(_validator: Any, wanted: bool, value: object, _schema: Schema)
 
 
 def frozen(value: object) -> object:
-    """A JSON value to be hashed, equal to another as JSON Schema has it: 1 is 1.0, and not true."""
+    """Return a hashable JSON value, equal to another as JSON Schema defines it: 1 equals 1.0, and not true."""
     match value:
         case Mapping():
             return frozenset((name, frozen(each)) for name, each in value.items())
@@ -102,4 +102,5 @@ OUR_OWN: Mapping[str, Keyword] = {
     "additionalProperties": _additional_properties,
     "uniqueItems": _unique_items,
 }
-"""In the library these use Python's regular expressions, which take exponential time, or compare all with all."""
+"""Keywords reimplemented here.
+The library's use Python's regular expressions, which take exponential time, or compare all values with all."""

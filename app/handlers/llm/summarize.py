@@ -1,4 +1,4 @@
-"""The `summarize` job: what a document says, in few words. Of a long one, notes on its parts are summed up."""
+"""The `summarize` job: a short summary of a document. For a long document, notes on its parts are summed up."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ TASK = "Sum up the document that is given as material, for somebody who has not 
 OF_NOTES = "Notes on a document, part by part, are given as material. Make of them one summary of the document."
 NOTES = "Note down what the given part of a document says: its facts, figures, dates, names and decisions. Be brief."
 BE_BRIEF = 200
-"""Words of a summary where nothing is said, and of each part's notes."""
+"""Words of a summary without a requested length, and of each part's notes."""
 
 LENIENCE = 1.2
-"""Models count words badly."""
+"""The factor by which a summary may exceed its length, because models count words badly."""
 
 
 class SummarizePayload(BaseModel):
@@ -40,7 +40,7 @@ class SummarizePayload(BaseModel):
 
     max_words: int | None = None
     language: str | None = None
-    """None: the document's own."""
+    """None means the document's own language."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,48 +56,50 @@ class SummarizeHandler:
     async def _result(self, job: ClaimedJob, reporter: Reporter) -> Mapping[str, object]:
         payload = SummarizePayload.model_validate(job.payload)
         text = await text_of(self.database, job)
-        asking = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
+        conversation = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
         whole = Prompt(task=TASK, wish=_wish(payload), material="", schema=SCHEMA)
         notes = Prompt(
             task=NOTES, wish=f"At most {BE_BRIEF} words. {_in(payload.language)}", material="", schema=SCHEMA
         )
-        fitting = SchemaValidator(SCHEMA)
+        validator = SchemaValidator(SCHEMA)
 
         async def ask(part: DocumentPart) -> str:
-            prompt = (whole if part.alone else notes).of(part.chunk)
+            prompt = (whole if part.is_whole else notes).of(part.chunk)
             divisible = part.divisible
-            answer = await asking.ask(prompt, fitting, final=part.alone, divisible=divisible, long=part.long)
+            answer = await conversation.ask(prompt, validator, final=part.is_whole, divisible=divisible, long=part.long)
             return str(answer["summary"])
 
-        noted = await over_parts(await asking.planned(whole, text.pieces), ask, reporter)
+        noted = await over_parts(await conversation.planned(whole, text.pieces), ask, reporter)
         if len(noted) == 1:
             summary = noted[0][1]
         else:
-            summary = await _summed_up(noted, asking, whole, fitting)
+            summary = await _summed_up(noted, conversation, whole, validator)
         return {
             "summary": summary,
             "warnings": text.warnings + _too_long(summary, payload.max_words),
             "coverage": text.coverage(),
-            "usage": asking.usage,
+            "usage": conversation.usage,
         }
 
 
 async def _summed_up(
-    noted: list[tuple[Chunk, str]], asking: Conversation, whole: Prompt, fitting: SchemaValidator
+    noted: list[tuple[Chunk, str]], conversation: Conversation, whole: Prompt, validator: SchemaValidator
 ) -> str:
-    """Again and again, until one is left."""
+    """Sum up groups of notes, again and again, until a single summary is left."""
     prompt = Prompt(task=OF_NOTES, wish=whole.wish, material="", schema=SCHEMA)
     notes = [f"Pages {ranges(chunk.pages)}: {note}" for chunk, note in noted]
     while True:
-        groups = _grouped(notes, room=asking.room(prompt))
-        answers = [await asking.ask(prompt.of("\n\n".join(group)), fitting, final=len(groups) == 1) for group in groups]
+        groups = _grouped(notes, room=conversation.room(prompt))
+        answers = [
+            await conversation.ask(prompt.of("\n\n".join(group)), validator, final=len(groups) == 1) for group in groups
+        ]
         notes = [str(answer["summary"]) for answer in answers]
         if len(notes) == 1:
             return notes[0]
 
 
 def _grouped(notes: list[str], *, room: int) -> list[list[str]]:
-    """Two at least in each group but the last, so that it comes to an end."""
+    """Group notes, at least two in each group but the last, so that the summing up ends."""
     groups: list[list[str]] = [[]]
     for note in notes:
         if len(groups[-1]) > 1 and sum(map(estimate, groups[-1])) + estimate(note) > room:
@@ -115,7 +117,7 @@ def _in(language: str | None) -> str:
 
 
 def _too_long(summary: str, max_words: int | None) -> list[dict[str, object]]:
-    """Told and not cut: half a sentence less may turn what is said around."""
+    """Warn about a long summary. It is not cut, because half a sentence less may reverse its meaning."""
     words = len(summary.split())
     if max_words is None or words <= max_words * LENIENCE:
         return []
