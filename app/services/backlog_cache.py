@@ -1,4 +1,7 @@
-"""Looks across all tenants, shared by all who ask: however many scrape a process, the database is asked at times."""
+"""Caches of the two metrics queries across all tenants.
+
+Any number of Prometheus scrapes cost the database at most one run of each query every 12 s.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,26 +16,26 @@ from app.ports.leases import Backlog, CleanupBlockers, Sweeps
 T = TypeVar("T")
 
 FRESH = 12.0
-"""Seconds. Who scrapes every 15 has a new look each time."""
+"""Seconds that an answer is served. A scraper that comes every 15 s gets a new answer each time."""
 
 WORN = 60.0
-"""Seconds: what only grows slowly."""
+"""Seconds that an answer is served whose figures grow slowly."""
 
 AGAIN = 5.0
-"""Seconds until the next try, after a look that has failed."""
+"""Seconds until the next try after a query has failed."""
 
 PATIENCE = 2.0
-"""Seconds that one who asks waits. Prometheus gives up after 10, and would have nothing of the process then."""
+"""Seconds that a caller waits. Prometheus gives up after 10 and would then have no metrics of the process at all."""
 
 SHARE = 3_000
-"""A look is kept for so many times as long as it took: for one who scrapes every 15 s it costs 5 ms each time."""
+"""An answer is served this many times as long as its query took. Scraped every 15 s, that costs 5 ms a scrape."""
 
 OLDEST = 60.0
-"""Seconds. The price of a look may grow further, its age may not: alarms hang on it."""
+"""Seconds. A slow query never makes an answer older than this, because alerts depend on it."""
 
 
 class SharedQuery(Generic[T]):
-    """One answer for all who ask while it is fresh, and one question for all who ask meanwhile."""
+    """Caches a query's answer while it is fresh; callers that come while the query runs share that one run."""
 
     def __init__(
         self, read: Callable[[], Awaitable[T]], *, fresh: float = FRESH, clock: Callable[[], float] = monotonic
@@ -44,12 +47,12 @@ class SharedQuery(Generic[T]):
         self._reading: asyncio.Task[T] | None = None
 
     async def __call__(self) -> T:
-        """Raises Unavailable, also where the answer is not there in time: it will be for those who ask later."""
+        """Return the answer. Raises Unavailable, also after `PATIENCE`; the query goes on for later callers."""
         if self._reading is None or (self._reading.done() and self._clock() >= self._until):
             self._reading = asyncio.create_task(self._once())
         try:
             async with asyncio.timeout(PATIENCE):
-                # Shared: who gives up takes it from nobody else.
+                # Shielded: a caller that gives up does not cancel the query for the others.
                 return await asyncio.shield(self._reading)
         except TimeoutError:
             raise Unavailable("the database did not answer in time") from None
@@ -62,13 +65,13 @@ class SharedQuery(Generic[T]):
 
     async def _once(self) -> T:
         started = self._clock()
-        kept = AGAIN
+        lifetime = AGAIN
         try:
-            seen = await self._read()
-            kept = max(self._fresh, min((self._clock() - started) * SHARE, OLDEST))
+            answer = await self._read()
+            lifetime = max(self._fresh, min((self._clock() - started) * SHARE, OLDEST))
         finally:
-            self._until = self._clock() + kept
-        return seen
+            self._until = self._clock() + lifetime
+        return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

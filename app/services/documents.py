@@ -1,4 +1,4 @@
-"""Reading documents, and removing them with all that belongs to them."""
+"""Reads documents, and removes them with all that belongs to them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -60,7 +60,7 @@ class DocumentService:
         ]
 
     async def pages(self, tenant_id: TenantId, document_id: DocumentId) -> list[Page]:
-        """Without their words."""
+        """Return all pages without their words. Raises what `ready` raises."""
         async with self.database.begin(tenant_id) as tx:
             await ready(tx, document_id)
             return await tx.pages.all(document_id)
@@ -68,18 +68,21 @@ class DocumentService:
     async def page(self, tenant_id: TenantId, document_id: DocumentId, number: int) -> Page:
         async with self.database.begin(tenant_id) as tx:
             await ready(tx, document_id)
-            # A store's integer has an end, a caller's has none.
+            # A store's integer is bounded, a caller's number is not.
             page = await tx.pages.get(document_id, number) if 0 < number <= LAST_PAGE else None
         if page is None:
             raise NotFound("there is no such page")
         return page
 
     async def text(self, tenant_id: TenantId, document_id: DocumentId) -> str:
-        """All pages, separated by form feeds."""
+        """Return the text of all pages, separated by form feeds."""
         return "\f".join(page.text for page in await self.pages(tenant_id, document_id))
 
     async def remove(self, tenant_id: TenantId, document_id: DocumentId) -> None:
-        """The rows first: a row without its bytes would be a lie. Work on its jobs stops with the next beat."""
+        """Remove the rows, then the bytes, so that no row is ever left without its bytes.
+
+        Work on the document's jobs stops with the next beat.
+        """
         async with self.database.begin(tenant_id) as tx:
             removed = await tx.documents.remove(document_id)
         # Also when there was no row: an earlier call may have failed between the two.
@@ -96,13 +99,13 @@ async def existing(tx: Tx, document_id: DocumentId) -> Document:
 
 
 async def ready(tx: Tx, document_id: DocumentId) -> Document:
-    """Raises NotReady until the text is there, Conflict when it never will be."""
+    """Return the document. Raises NotReady until its text is there, Conflict if it never will be."""
     document = await existing(tx, document_id)
     match status(document, jobs := await tx.jobs.newest(document_ids=[document_id])):
         case DocumentStatus.READY:
             return document
         case DocumentStatus.PROCESSING:
-            raise NotReady("the text is not there yet: wait for the document's ocr job")
+            raise NotReady("the text is not ready yet; wait for the document's ocr job")
         case DocumentStatus.FAILED:
             reason = next((f"{job.error.code}: {job.error.message}" for job in jobs if job.error), "no job read it")
             raise Conflict(f"the document has no text ({reason})")

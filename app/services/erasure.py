@@ -1,6 +1,6 @@
-"""A tenant is erased: suspended, then bytes, then rows, then the bytes that came in between.
+"""Erases a tenant: suspends it, then removes bytes, then rows, then the bytes that arrived in between.
 
-The tenant's own row goes last of the rows, so that an erasure which was cut off can be asked for again.
+The tenant's own row is the last of the rows to go, so that an interrupted erasure can be repeated.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from app.ports.blobs import Blobs
 from app.ports.database import Database
 
 AT_A_TIME = 100
-"""Documents with all their pages: well within the time that one statement may take."""
+"""Documents in one transaction, with all their pages: well within the statement timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,15 +21,18 @@ class TenantEraser:
     blobs: Blobs
 
     async def erase(self, tenant_id: TenantId) -> None:
-        """Raises NotFound where there is no such tenant. Work on its jobs stops with the next beat."""
+        """Erase the tenant. Work on its jobs stops with the next beat.
+
+        Raises NotFound for an unknown tenant, Conflict if it was resumed meanwhile.
+        """
         await self._suspend(tenant_id)
         await self.blobs.delete_all(tenant_id)
         while await self._remove_some(tenant_id):
             pass
         async with self.database.begin(tenant_id) as tx:
             if not await tx.tenant.remove():
-                raise Conflict(f"tenant {tenant_id} was resumed meanwhile: suspend it and erase it again")
-        # An upload that was under way may have stored its bytes and its row since. From here on it has no tenant, its
+                raise Conflict(f"tenant {tenant_id} was resumed meanwhile; suspend it and erase it again")
+        # An upload that was under way may have stored its bytes and its row since. A later one has no tenant: its
         # transaction is refused, and it removes its bytes itself.
         await self.blobs.delete_all(tenant_id)
 

@@ -1,4 +1,7 @@
-"""A doorbell answered: clamp and claim, handler, settle. The claim decides who runs, the fence whether it counts."""
+"""Answers a doorbell: clamp and claim, handler, settle.
+
+The claim decides which worker runs the job. The fence decides whether its result counts.
+"""
 
 import asyncio
 import random
@@ -28,11 +31,11 @@ from app.tracing import Attributes, NullSpans, Spans, trace_id
 log = structlog.get_logger()
 
 SETTLE_AGAIN = 0.5
-"""Seconds between tries to settle, while the database is away or refuses; the lease bounds them."""
+"""Seconds between tries to settle while the database is away or refuses; the end of the lease ends them."""
 
 
 class Interruption(StrEnum):
-    """Why a handler was stopped before it had finished."""
+    """The reason why a handler was stopped before it had finished."""
 
     LEASE_LOST = "lease_lost"
     CANCELLED = "cancelled"
@@ -41,23 +44,23 @@ class Interruption(StrEnum):
 
 class Refill(Protocol):
     async def __call__(self, tenant_id: TenantId) -> None:
-        """A place of this tenant has become free."""
+        """Ring for a waiting job of this tenant: one of its `max_running` places has become free."""
         ...
 
 
 class LeaseHold(Reporter, Protocol):
-    """A lease that a heart keeps beating for."""
+    """A claimed job's lease, renewed by heartbeats."""
 
     @property
     def interruption(self) -> Interruption | None: ...
 
     @property
     def progress(self) -> Progress | None:
-        """What was reported last."""
+        """The progress reported last."""
         ...
 
     def watch(self, work: asyncio.Task[object]) -> None:
-        """Cancel this task when the hold is interrupted."""
+        """Cancel this task when the lease is interrupted."""
         ...
 
 
@@ -71,14 +74,14 @@ class Execution:
     refill: Refill
     metrics: Metrics
     worker: str
-    """The name under which jobs are claimed, for people to read."""
+    """The name under which jobs are claimed; only people read it."""
     lease: timedelta
     hurry: Callable[[TenantId], object] = lambda _: None
-    """A job of this tenant has another state: for whoever waits for it in this very process."""
+    """Called when a job of this tenant changes its state; wakes callers that wait in this process."""
     spans: Spans = field(default_factory=NullSpans)
 
     async def claim(self, rings: Sequence[Ring], *, kinds: frozenset[str]) -> list[ClaimedJob]:
-        """Answer doorbells; those whose job is not ours to run are done with."""
+        """Claim the jobs of these rings. A ring whose job can't be claimed here needs no further work."""
         began = time.time_ns()
         claims = await self.leases.claim(rings, worker=self.worker, lease=self.lease, kinds=kinds)
         for outcome, count in Counter(claim.outcome for claim in claims).items():
@@ -93,7 +96,7 @@ class Execution:
         return jobs
 
     async def run(self, job: ClaimedJob, hold: LeaseHold) -> None:
-        """One attempt, from the handler's start to the settled row."""
+        """Run one attempt, from the handler's start to the settled row."""
         tenant_id, job_id, attempt = job.lease
         metrics = self.metrics.of_kind(job.kind)
         metrics.pickup_seconds.observe(job.waited.total_seconds())
@@ -124,14 +127,14 @@ class Execution:
             return Fail(JobError(code=fault.code, message=str(fault)))
         except Unavailable as away:
             return Retry(JobError(code="unavailable", message=str(away)))
-        except Exception as error:  # whatever a handler raises is one failed attempt, not a dead worker
+        except Exception as error:  # whatever a handler raises costs one attempt, never the worker
             log.warning("handler_failed", exc_info=error)
             return Retry(_internal(error))
 
     async def _settle(self, job: ClaimedJob, ending: Ending, hold: LeaseHold) -> str | None:
-        """Try until it is known: a result that cost minutes is not thrown away for a restart of the database.
+        """Settle and return the outcome, or None if the lease was lost.
 
-        The outcome, or None: the lease was lost.
+        Tries again while the database is away: its restart must not cost a result that took minutes.
         """
         while hold.interruption is not Interruption.LEASE_LOST:
             jitter = random.random()  # noqa: S311 - spreads retries, guards nothing
@@ -141,7 +144,7 @@ class Execution:
             except _RefusedError as refused:
                 log.warning("results_refused", exc_info=refused.__cause__)
                 ending = Retry(_internal(refused.__cause__))
-            except Exception as error:  # noqa: BLE001 - whether it was written is not known: the fence will tell
+            except Exception as error:  # noqa: BLE001 - it may have been written: the fence decides the next try
                 log.warning("settle_failed", reason=f"{type(error).__name__}: {error}")
                 await asyncio.sleep(SETTLE_AGAIN)
             else:
@@ -153,12 +156,12 @@ class Execution:
         return None
 
     async def _write(self, end: Settlement, ending: Ending) -> Woken | None:
-        """The settlement, and the results in the same transaction; None when the lease is lost."""
+        """Write the settlement and the results in one transaction. Returns None if the lease is lost."""
         if not isinstance(ending, Done) or ending.apply is None:
             settled = await self.settling.settle(end)
             return None if settled is None else settled.bells
         async with self.database.begin(end.lease.tenant_id) as tx:
-            # The fence first: if it does not hold, no result may be written.
+            # Settle first: if the fence does not hold, no result may be written.
             settled = await tx.jobs.settle(end)
             if settled is None:
                 return None
@@ -181,13 +184,13 @@ class Execution:
             await self.refill(job.lease.tenant_id)
 
     async def _left_waiting(self, job: ClaimedJob, end: Settlement) -> Woken:
-        """Jobs that waited for a text which now does not come: they are to say so, and not wait for it any longer."""
+        """Wake jobs that waited for a text which now will not come, so that they fail instead of waiting on."""
         if job.kind != TEXT or job.document_id is None or end.state not in {JobState.FAILED, JobState.CANCELLED}:
             return []
         try:
             async with self.database.begin(job.lease.tenant_id) as tx:
                 return await tx.jobs.wake(job.document_id)
-        except Unavailable as error:  # they look for themselves, later
+        except Unavailable as error:  # they look for the text themselves, later
             log.warning("waiting_jobs_not_woken", reason=str(error))
             return []
 
@@ -199,9 +202,9 @@ def _attributes(job: ClaimedJob) -> Attributes:
 
 def _interrupted(why: Interruption | None) -> Ending:
     if why is None:
-        # Nobody asked for it: given back at no cost, such a job would run for ever.
-        return Retry(JobError(code="internal", message="the handler was cancelled from within"))
-    # The row carries the request to cancel, so it ends as cancelled and not as failed.
+        # Counted as a failure: released at no cost, such a job would run for ever.
+        return Retry(JobError(code="internal", message="the handler cancelled itself"))
+    # The row carries the request to cancel, so the job ends as cancelled and not as failed.
     return Fail(CANCELLED) if why is Interruption.CANCELLED else Release()
 
 

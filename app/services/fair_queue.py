@@ -1,4 +1,4 @@
-"""Turns at what few can do at a time: tenants one after the other, however much each of them asks for."""
+"""A semaphore that serves tenants in turn, however much each of them asks for; at present for renderings."""
 
 import asyncio
 from collections import Counter, deque
@@ -13,7 +13,10 @@ SOON = timedelta(seconds=2)
 
 
 class FairSemaphore:
-    """`at_once` work, `waiting` wait, for `patience` at most. A tenant may have `of_one` that it has not taken yet."""
+    """Lets `at_once` requests work while up to `waiting` others wait, each for `patience` at most.
+
+    A tenant may have `of_one` requests under way, counted until their results are taken.
+    """
 
     def __init__(
         self,
@@ -30,18 +33,18 @@ class FairSemaphore:
         self._patience = patience
         self._held: Counter[TenantId] = Counter()
         self._lines: dict[TenantId, deque[asyncio.Future[None]]] = {}
-        """Of those who wait, by tenant; the tenant whose turn is next stands first."""
+        """The waiting requests by tenant. The tenant whose turn is next comes first."""
 
     @property
     def idle(self) -> bool:
-        """Nobody works, waits or has anything to take."""
+        """True if no request works, waits or has a result that was not taken yet."""
         return self._free == self._at_once and not self._lines and not self._held
 
     def enter(self, tenant_id: TenantId) -> None:
-        """Count one in, until `leave`. Raises TooMany."""
+        """Count a request of the tenant until `leave`. Raises TooMany at its limit."""
         if self._held[tenant_id] >= self._most_of_one:
             raise TooMany(
-                f"{self._most_of_one} such requests are under way, the limit for one tenant: wait for their answers",
+                f"this tenant has {self._most_of_one} rendering requests under way, the limit; wait for their answers",
                 retry_after=SOON,
             )
         self._held[tenant_id] += 1
@@ -53,7 +56,7 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def turn(self, tenant_id: TenantId) -> AsyncIterator[None]:
-        """Raises Unavailable where too many wait, or where the wait grows too long."""
+        """Wait for a turn and hold it. Raises Unavailable if too many wait, or after `patience`."""
         await self._wait(tenant_id)
         try:
             yield
@@ -65,7 +68,7 @@ class FairSemaphore:
             self._free -= 1
             return
         if sum(map(len, self._lines.values())) >= self._most_waiting:
-            raise Unavailable("too many wait for this already: try again soon")
+            raise Unavailable("the rendering queue is full; retry in a few seconds")
         called = asyncio.get_running_loop().create_future()
         self._lines.setdefault(tenant_id, deque()).append(called)
         try:
@@ -74,12 +77,12 @@ class FairSemaphore:
         except BaseException as error:
             self._give_up(tenant_id, called)
             if isinstance(error, TimeoutError):
-                raise Unavailable("it was not this request's turn in time: try again soon") from None
+                raise Unavailable("timed out waiting for a renderer; retry in a few seconds") from None
             raise
 
     def _give_up(self, tenant_id: TenantId, called: "asyncio.Future[None]") -> None:
         if called.done() and not called.cancelled():
-            # Called in the same moment: the turn is another's.
+            # The turn came in the same moment: pass it on.
             self._pass_on()
         elif called in (line := self._lines.get(tenant_id, deque())):
             line.remove(called)
@@ -94,7 +97,7 @@ class FairSemaphore:
             if line:
                 # Behind all other tenants.
                 self._lines[tenant_id] = line
-            # Who has just given up is called no more.
+            # A request that has just given up is passed over.
             if not called.done():
                 called.set_result(None)
                 return

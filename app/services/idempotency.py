@@ -10,9 +10,9 @@ from app.ports.database import Tx
 
 
 async def earlier(tx: Tx, once: IdempotencyKey | None, parts: Mapping[str, object]) -> KeptResponse | None:
-    """What the request has come to when it was first sent; None: it is to be done now. To be asked before all else.
+    """Return the first response to this request, or None if the request is new. Call it before all other work.
 
-    Raises IdempotencyMismatch where it was another request, Conflict where it is just being done.
+    Raises IdempotencyMismatch if the key came with another request, Conflict while the first one is being done.
     """
     if once is None:
         return None
@@ -20,7 +20,7 @@ async def earlier(tx: Tx, once: IdempotencyKey | None, parts: Mapping[str, objec
     answered = await tx.idempotency_keys.take(once.key, fingerprint)
     if answered is not None and answered.fingerprint != fingerprint:
         raise IdempotencyMismatch(
-            "this Idempotency-Key was sent with another request: use a new key for each",
+            "this Idempotency-Key was sent with another request; use a new key for each request",
             pointer="/Idempotency-Key",
         )
     return answered
@@ -34,6 +34,6 @@ async def answer(
 
 
 async def gone(tx: Tx, once: IdempotencyKey | None) -> None:
-    """What the first request made is there no more: the key goes as well."""
+    """Release the key, because the resource that the first request made no longer exists."""
     if once is not None:
         await tx.idempotency_keys.release(once.key)

@@ -1,4 +1,4 @@
-"""Asking for jobs, waiting for them, cancelling and retrying them."""
+"""Requests jobs, waits for them, cancels and retries them."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -26,9 +26,9 @@ from app.services.uploads import JobRequest, check_kinds, check_languages, new_j
 class RequestedJob:
     job: Job
     new: bool
-    """Made by this request; an equal one was not there."""
+    """True if this request made the job; False if an equal one existed."""
     replayed: bool = False
-    """The request had been done before, and nothing was done now."""
+    """True if an earlier request with the same idempotency key did the work, and nothing was done now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +37,10 @@ class JobService:
     ringing: Ringer
     languages: Callable[[], frozenset[str]]
     llm: bool
-    """Whether a language model is set up."""
+    """True if a language model is configured."""
     watching: ChangePoller
     stopping: asyncio.Event
-    """Set when the service is told to stop: who waits is answered with the job as it is."""
+    """Set when the service is asked to stop. Waiting callers then get the job as it is."""
 
     async def get(self, tenant_id: TenantId, job_id: JobId) -> tuple[Job, list[Attempt]]:
         async with self.database.begin(tenant_id) as tx:
@@ -50,13 +50,13 @@ class JobService:
             return job, await tx.jobs.attempts(job_id)
 
     async def wait(self, tenant_id: TenantId, job_id: JobId, *, at_most: timedelta) -> tuple[Job, list[Attempt]]:
-        """The job as soon as it has ended, or as it is when the time is over. Holds no connection while waiting."""
+        """Return the job when it has ended, or as it is after `at_most`. Holds no connection while it waits."""
         deadline = monotonic() + at_most.total_seconds()
         job, attempts = await self.get(tenant_id, job_id)
         if job.state.terminal or not at_most or self.stopping.is_set():
             return job, attempts
         async with self.watching.follow(tenant_id, job_id) as follower:
-            # Read again when it is followed: what happened before that is told by nobody.
+            # Read again once it is followed: no change is reported from before.
             await follower.ready(at_most=deadline - monotonic(), stopping=self.stopping)
             while True:
                 job, attempts = await self.get(tenant_id, job_id)
@@ -66,7 +66,7 @@ class JobService:
                 await self._until_news_of_an_end(follower, deadline=deadline)
 
     async def wait_for_all(self, jobs: Sequence[Job], *, at_most: timedelta) -> list[Job]:
-        """As soon as all have ended, or as they are when the time is over; as given, where that can't be read."""
+        """Return the jobs when all have ended, or as they are after `at_most`; one that can't be read is as given."""
         deadline = monotonic() + at_most.total_seconds()
         waited: list[Job] = []
         for job in jobs:
@@ -78,19 +78,19 @@ class JobService:
         return waited
 
     async def wait_for_document(self, accepted: DocumentListing, *, at_most: timedelta) -> DocumentListing:
-        """The document as it is when all its jobs have ended, or the time is over; as given, where it is gone then."""
+        """Return the document when all its jobs have ended, or after `at_most`; as given if it can't be read then."""
         await self.wait_for_all(accepted.jobs, at_most=at_most)
         document = accepted.document
         try:
             async with self.database.begin(document.tenant_id) as tx:
                 now = await existing(tx, document.id)
                 return DocumentListing(document=now, jobs=await tx.jobs.newest(document_ids=[document.id]))
-        except (NotFound, Unavailable):  # what was accepted is never answered as a failure
+        except (NotFound, Unavailable):  # an accepted upload is never answered with an error
             return accepted
 
     async def _until_news_of_an_end(self, follower: Follower, *, deadline: float) -> None:
-        while heard := await follower.listen(at_most=deadline - monotonic(), stopping=self.stopping):
-            if heard.look or heard.missed or heard.since is None or any(job.state.terminal for job in heard.jobs):
+        while news := await follower.listen(at_most=deadline - monotonic(), stopping=self.stopping):
+            if news.look or news.missed or news.since is None or any(job.state.terminal for job in news.jobs):
                 return
 
     async def newest(
@@ -121,9 +121,10 @@ class JobService:
         max_queued: int,
         once: IdempotencyKey | None = None,
     ) -> RequestedJob:
-        """An equal job that is queued or claimed already is answered instead; and the same request is done once.
+        """Queue a job, or return an equal one that is queued or claimed. With `once` the same request is done once.
 
-        Raises TooMany where the tenant has no room for another, LlmNotConfigured where nobody could do it.
+        Raises TooMany at the tenant's limit, LlmNotConfigured if the kind needs a language model and there is none,
+        Invalid for a language that is not installed, NotFound for an unknown document, Conflict if it has no text.
         """
         check_kinds([request], llm=self.llm)
         check_languages(None, [request], installed=self.languages())
@@ -145,7 +146,7 @@ class JobService:
         return requested
 
     async def cancel(self, tenant_id: TenantId, job_id: JobId) -> Job:
-        """Raises Conflict when it has ended already, unless by an earlier cancel."""
+        """Cancel the job. Raises Conflict if it has ended, unless by an earlier cancel."""
         async with self.database.begin(tenant_id) as tx:
             cancelled = await tx.jobs.cancel(job_id)
             if cancelled is None:
@@ -155,14 +156,14 @@ class JobService:
         self.watching.hurry(tenant_id)
         await self.ringing.ring([*bells, *woken])
         if job.state in {JobState.DONE, JobState.FAILED}:
-            raise Conflict(f"the job has ended already: it is {job.state}")
+            raise Conflict(f"the job can't be cancelled: it has ended and is {job.state}")
         return job
 
     async def retry(self, tenant_id: TenantId, job_id: JobId, *, max_queued: int) -> Job:
-        """Queue an ended job again, as the same job: what it has drafted is kept, what it may spend is as at first.
+        """Queue an ended job again, with the same id. Its drafts are kept; failures, expiries and answers go.
 
-        Raises Conflict unless it has failed or was cancelled, or is a delivery, which may be sent again at any time;
-        and while an equal job is queued or claimed. TooMany and LlmNotConfigured as `request` does.
+        Raises Conflict while an equal job is queued or claimed, and unless the job has failed or was cancelled; a
+        delivery that is done may be sent again too. Raises TooMany and LlmNotConfigured as `request` does.
         """
         async with self.database.begin(tenant_id) as tx:
             job = await tx.jobs.get(job_id)
@@ -172,20 +173,20 @@ class JobService:
             _refuse_to_retry(job, equal=await _live_equal(tx, job))
             retried = await tx.jobs.retry(job_id, states=_retryable(job))
             if retried is None:
-                raise Conflict("the job has changed just now: look at it again")
+                raise Conflict("the job has just changed; read it again")
             await refuse_beyond(max_queued, tx)
         await self.ringing.ring([(job.kind, Ring(tenant_id, job_id))])
         return retried
 
     async def _wake_if_over(self, tenant_id: TenantId, document_id: DocumentId) -> None:
-        """The text may have come, or failed, while a job that waits for it was being written."""
+        """Wake the waiting jobs if no text job is live: the text may have ended while a job was being written."""
         async with self.database.begin(tenant_id) as tx:
             woken = [] if await _live_text(tx, document_id) else await tx.jobs.wake(document_id)
         await self.ringing.ring(woken)
 
 
 async def _enter(tx: Tx, document_id: DocumentId, request: JobRequest) -> tuple[RequestedJob, bool]:
-    """And whether it waits for the document's text."""
+    """Return the job, and True if it waits for the document's text."""
     document = await tx.documents.get(document_id)
     if document is None:
         raise NotFound("there is no such document")
@@ -196,7 +197,7 @@ async def _enter(tx: Tx, document_id: DocumentId, request: JobRequest) -> tuple[
     job = await tx.jobs.add(wanted)
     new = job is not None
     while job is None:
-        # The equal one may end between the two looks, and so make room.
+        # The equal job may end between the two queries, and so make room.
         job = _equal(await tx.jobs.newest(document_ids=[document_id], kind=wanted.kind), wanted.dedup_key)
         job, new = (job, False) if job else (await tx.jobs.add(wanted), True)
     return RequestedJob(job=job, new=new), waits
@@ -204,7 +205,7 @@ async def _enter(tx: Tx, document_id: DocumentId, request: JobRequest) -> tuple[
 
 async def _text_to_come(tx: Tx, document_id: DocumentId) -> None:
     if not await _live_text(tx, document_id):
-        raise Conflict(f"the document has no text, and no job makes one: ask for {TEXT} first")
+        raise Conflict(f"the document has no text, and no job is making it; request {TEXT} first")
 
 
 async def _live_text(tx: Tx, document_id: DocumentId) -> bool:
@@ -222,9 +223,9 @@ def _retryable(job: Job) -> frozenset[JobState]:
 
 def _refuse_to_retry(job: Job, *, equal: Job | None) -> None:
     if job.state not in _retryable(job):
-        raise Conflict(f"a job is retried once it has failed or was cancelled: this one is {job.state}")
+        raise Conflict(f"only a failed or cancelled job can be retried; this one is {job.state}")
     if equal is not None:
-        raise Conflict(f"an equal job is {equal.state} already: {equal.id}")
+        raise Conflict(f"an equal job is already {equal.state}: {equal.id}")
 
 
 async def _live_equal(tx: Tx, job: Job) -> Job | None:

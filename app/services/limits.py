@@ -1,4 +1,8 @@
-"""Who has asked how much of late, in this process alone: no round trip and no shared counter for a request."""
+"""Limits of a tenant: the rate of its requests, and the number of its live jobs.
+
+The rate is counted in this process only, so a request needs no round trip and no shared counter. The limit of live
+jobs is exact: they are counted in the transaction that adds some, under the tenant's lock.
+"""
 
 import time
 from collections.abc import Callable
@@ -17,7 +21,7 @@ class RateLimiter:
         self._forget_at = clock() + WINDOW
 
     def judge(self, tenant_id: TenantId, *, limit: int) -> RateDecision:
-        """Count one request, unless it is refused."""
+        """Decide on one request, and count it unless it is refused. `limit` is in requests a minute."""
         now = self._clock()
         if now >= self._forget_at:
             self._forget_idle(now)
@@ -25,22 +29,21 @@ class RateLimiter:
         return verdict
 
     def _forget_idle(self, now: float) -> None:
-        """A tenant whose quota is whole again is like one that was never seen."""
+        """Drop tenants whose quota is full again: they are like tenants never seen."""
         self._used_until = {tenant: until for tenant, until in self._used_until.items() if until > now}
         self._forget_at = now + WINDOW
 
 
 NEAR = 1_000
-"""Jobs that transactions which commit at the same moment may add: 50 of them with 20 each. Who is further from the
-limit than that needs no lock."""
+"""Jobs that concurrent transactions may add: 50 of them with 20 each. A tenant further from its limit needs no lock."""
 
 COME_BACK = timedelta(seconds=30)
 
 
 async def refuse_beyond(limit: int, tx: Tx) -> None:
-    """To be asked last, with the new jobs added: the lock may be held while waiting for nothing but the commit.
+    """Raise TooMany if the tenant has more than `limit` live jobs; that rolls back what the transaction has added.
 
-    Raises TooMany, and so takes back what the transaction has added.
+    Call it last, with the new jobs added: nothing but the commit may follow while the lock is held.
     """
     far = limit - NEAR
     if far > 0 and await tx.jobs.live(at_most=far) < far:
@@ -48,6 +51,6 @@ async def refuse_beyond(limit: int, tx: Tx) -> None:
     await tx.tenant.lock()
     if await tx.jobs.live(at_most=limit + 1) > limit:
         raise TooMany(
-            f"{limit:,} jobs of this tenant are queued or running, the limit here: wait for some to end",
+            f"this tenant has {limit:,} jobs queued or running, its limit; wait for some to end",
             retry_after=COME_BACK,
         )

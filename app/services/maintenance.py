@@ -1,6 +1,6 @@
-"""Upkeep: what no request waits for. Documents of before there was a search are indexed, days that are over folded.
+"""Maintenance: indexes documents that are older than search, and folds the usage rows of past days into one each.
 
-Every worker does it, none leads: what two do at once is done once.
+Every worker runs it; none leads, because work that two do at the same time is done once.
 """
 
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ class Maintenance:
     usage: UsageService
 
     async def keep_up(self) -> None:
-        """One pass over the registry. A tenant that fails keeps no other from its turn.
+        """Make one pass over all tenants. One that fails does not stop the others.
 
-        Raises Unavailable at the end where any did.
+        Raises Unavailable at the end if any tenant failed.
         """
         failed = 0
         async for tenant_id in each_tenant(self.sweeps):
             failed += not await self._keep_up(tenant_id)
         if failed:
-            raise Unavailable(f"{failed} tenants could not be kept up; the log says why (upkeep_failed)")
+            raise Unavailable(f"maintenance failed for {failed} tenants; the log says why (upkeep_failed)")
 
     async def _keep_up(self, tenant_id: TenantId) -> bool:
         try:

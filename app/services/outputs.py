@@ -1,4 +1,7 @@
-"""What a document is handed out as: its own bytes, and its text in one of the formats."""
+"""Downloads of a document: its original bytes, checked by their hash, or its text as hOCR, ALTO or Markdown.
+
+Pages are read in batches, each in its own transaction: a slow client holds neither memory nor a transaction.
+"""
 
 import asyncio
 import hashlib
@@ -15,11 +18,11 @@ from app.ports.database import Database
 from app.services.documents import existing, ready
 
 AT_A_TIME = 10
-"""Half a megabyte of words, as a rule."""
+"""Pages in one batch; usually half a megabyte of words."""
 
 
 async def in_batches(database: Database, document: Document) -> AsyncIterator[list[Page]]:
-    """In order. Raises NotFound where the document is removed meanwhile: what was given by then is not the whole."""
+    """Yield the pages with their words, in order. Raises NotFound if the document is removed meanwhile."""
     last = 0
     while True:
         async with database.begin(document.tenant_id) as tx:
@@ -32,7 +35,7 @@ async def in_batches(database: Database, document: Document) -> AsyncIterator[li
 
 
 async def part(blobs: Blobs, document: Document, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
-    """From `start` up to, not including, `end`. Raises NotFound where they are gone."""
+    """Yield the bytes from `start` up to, not including, `end`. Raises NotFound if they are gone."""
     try:
         async for chunk in blobs.get(blob_key(document.tenant_id, document.id), start=start, end=end):
             yield chunk
@@ -41,22 +44,22 @@ async def part(blobs: Blobs, document: Document, *, start: int = 0, end: int | N
 
 
 async def whole(blobs: Blobs, document: Document) -> AsyncIterator[bytes]:
-    """All of them. Raises Conflict ahead of the last ones where they are not those that were uploaded."""
+    """Yield all bytes. Raises Conflict before the last chunk if they are not those that were uploaded."""
     digest = hashlib.sha256()
-    kept = b""
+    previous = b""
     async for chunk in part(blobs, document):
         digest.update(chunk)
-        if kept:
-            yield kept
-        kept = chunk
+        if previous:
+            yield previous
+        previous = chunk
     if digest.hexdigest() != document.sha256:
-        raise Conflict("the stored bytes are not those that were uploaded: upload them again")
-    if kept:
-        yield kept
+        raise Conflict("the stored bytes are not those that were uploaded; upload them again")
+    if previous:
+        yield previous
 
 
 async def intact(blobs: Blobs, document: Document) -> bool:
-    """Whether they are all there, and are those that were uploaded. Reads the whole of them."""
+    """Return True if the bytes are those that were uploaded. Reads all of them."""
     try:
         async for _ in whole(blobs, document):
             pass
@@ -75,17 +78,17 @@ class OutputService:
             return await existing(tx, document_id)
 
     async def read_document(self, tenant_id: TenantId, document_id: DocumentId) -> Document:
-        """One whose text is there. Raises NotReady until it is, Conflict when it never will be."""
+        """Return a document whose text is there. Raises NotReady until it is, Conflict if it never will be."""
         async with self.database.begin(tenant_id) as tx:
             return await ready(tx, document_id)
 
     async def written(self, document: Document, form: Format) -> AsyncIterator[bytes]:
-        """Raises NotFound midway where the document is removed: a half is never taken for the whole."""
+        """Yield the text in this format. Raises NotFound midway if the document is removed, so no part looks whole."""
         yield form.head(document).encode()
         async for pages in in_batches(self.database, document):
             for page in pages:
                 yield form.page(page).encode()
-                # A page takes some milliseconds: others have a turn in between.
+                # A page takes some milliseconds: let other tasks run in between.
                 await asyncio.sleep(0)
         yield form.foot.encode()
 
@@ -93,5 +96,5 @@ class OutputService:
         return whole(self.blobs, document)
 
     def part(self, document: Document, *, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes from `start` up to, not including, `end`."""
+        """Yield the bytes from `start` up to, not including, `end`."""
         return part(self.blobs, document, start=start, end=end)

@@ -1,7 +1,7 @@
-"""The purge: documents and jobs beyond retention, blobs without a document, and what uploads have left unfinished.
+"""Deletes documents and jobs beyond retention, blobs without a document, unfinished uploads and expired keys.
 
-A blob is stored seconds before its row, and never more than `ACCEPTED_WITHIN`: one that is older than `ORPHAN_AFTER`
-and has no row will have none. Every worker purges, none leads: what two remove at once is gone once.
+A blob is stored at most `ACCEPTED_WITHIN`, usually seconds, before its row. So one older than `ORPHAN_AFTER` that has
+no row will never have one. Every worker purges; none leads, because two may delete the same thing without harm.
 """
 
 import asyncio
@@ -30,34 +30,36 @@ AT_A_TIME = 500
 """Documents listed, or blobs looked up, in one transaction."""
 
 JOBS_AT_MOST = 1_000_000
-"""Counted in a dry run."""
+"""Jobs counted in a dry run."""
 
 ORPHANS_AT_A_TIME = 10_000
-"""Of one tenant in one purge; the next one goes on."""
+"""Orphans of one tenant deleted in one purge; the next purge goes on."""
 
 FEW = 20
-"""Orphans that may be more than there are documents. Many are no waste of uploads, but a database that is not this
-bucket's, or was emptied, or is just being restored: its bytes are the last thing to lose then."""
+"""Orphans that are deleted even if a tenant has fewer documents than orphans.
+
+More of them are a sign of a database that is not this bucket's, was emptied or is being restored: keep the bytes.
+"""
 
 PATIENCE = timedelta(minutes=30)
-"""For one tenant; the next purge goes on with it."""
+"""Time for one tenant; the next purge goes on with it."""
 
 FAULTS_IN_A_ROW = 5
-"""Then it is not the tenants that are at fault."""
+"""Failing tenants after which the purge gives up: the fault is then not the tenants'."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeReport:
     documents: int = 0
-    """Beyond retention."""
+    """Documents beyond retention."""
     orphans: int = 0
     unfinished: int = 0
     keys: int = 0
-    """Idempotency keys that have expired."""
+    """Expired idempotency keys."""
     jobs: int = 0
-    """Without a document, ended long ago."""
+    """Jobs without a document that ended longer ago than `job_retention`."""
     left: int = 0
-    """Orphans that were not removed, for there are too many to be waste."""
+    """Orphans that were not deleted because there are too many of them."""
 
     def __add__(self, other: Self) -> "PurgeReport":
         return PurgeReport(
@@ -75,12 +77,12 @@ class PurgeReport:
 
 @dataclass(slots=True, kw_only=True)
 class _PurgeableBlobs:
-    """What of a tenant's blobs is old enough."""
+    """Collects those blobs of a tenant that are older than `ORPHAN_AFTER`."""
 
     known: int = 0
     orphans: int = 0
     keys: list[str] = field(default_factory=list)
-    """Of orphans, as many as one purge removes."""
+    """Keys of orphans, at most as many as one purge deletes."""
 
     def add(self, keys: dict[DocumentId, str], *, known: set[DocumentId]) -> None:
         found = [key for document_id, key in keys.items() if document_id not in known]
@@ -101,9 +103,9 @@ class Purger:
     sweeps: Sweeps
     metrics: Metrics
     retention: timedelta | None
-    """None: documents are kept for ever."""
+    """None keeps documents for ever."""
     job_retention: timedelta | None
-    """Of jobs without a document. None: they are kept for ever."""
+    """The retention of jobs without a document. None keeps them for ever."""
 
     async def purge(
         self,
@@ -112,10 +114,10 @@ class Purger:
         even_many: bool = False,
         told: Callable[[TenantId, PurgeReport], object] = lambda _tenant, _purged: None,
     ) -> PurgeReport:
-        """One pass over the registry; `told` hears of each tenant. Suspended ones are left as they are.
+        """Make one pass over all active tenants; `told` is called with each one's report. `even_many` ignores `FEW`.
 
-        A tenant that fails keeps no other from its turn. Raises Unavailable at the end where any did, and at once
-        where nothing goes.
+        A tenant that fails does not stop the others. Raises Unavailable at the end if any failed, and at once if the
+        blob store does not answer or `FAULTS_IN_A_ROW` tenants fail.
         """
         await self.blobs.ping()
         total, failed, in_a_row = PurgeReport(), 0, 0
@@ -128,7 +130,7 @@ class Purger:
                 failed, in_a_row = failed + 1, in_a_row + 1
                 if in_a_row == FAULTS_IN_A_ROW:
                     raise Unavailable(
-                        f"the purge was given up after {in_a_row} tenants failed in a row: {error}"
+                        f"the purge gave up because {in_a_row} tenants failed in a row: {error}"
                     ) from error
             else:
                 told(tenant_id, purged)
@@ -154,11 +156,14 @@ class Purger:
         purged = PurgeReport(
             documents=documents, orphans=orphans, unfinished=unfinished, keys=keys, jobs=jobs, left=left
         )
-        self._tell(tenant_id, purged, dry_run=dry_run)
+        self._report(tenant_id, purged, dry_run=dry_run)
         return purged
 
     async def _retire(self, tenant_id: TenantId, *, dry_run: bool) -> int:
-        """One by one, as by DELETE: several in a transaction could lock their jobs against a batch of settles."""
+        """Remove old documents and return their number.
+
+        Each has its own transaction, as by DELETE: several in one could deadlock with a batch of settles.
+        """
         if self.retention is None:
             return 0
         count = 0
@@ -170,7 +175,7 @@ class Purger:
             if not dry_run:
                 self.metrics.purge_expected.labels("document").inc(len(old))
             for document in old if not dry_run else []:
-                with suppress(NotFound):  # somebody else was faster
+                with suppress(NotFound):  # another purge was faster
                     await self.documents.remove(tenant_id, document.id)
                 self.metrics.purged.labels("document").inc()
             count += len(old)
@@ -202,7 +207,7 @@ class Purger:
         found = _PurgeableBlobs()
         keys: dict[DocumentId, str] = {}
         async for key in self.blobs.keys(tenant_id, older_than=ORPHAN_AFTER):
-            # A blob of another kind is none of a document's.
+            # A key of another form is no document's: leave it.
             if document_id := document_of(key):
                 keys[document_id] = key
             if len(keys) == AT_A_TIME:
@@ -223,15 +228,15 @@ class Purger:
             self.metrics.purged.labels("orphan").inc()
         return len(keys)
 
-    def _tell(self, tenant_id: TenantId, purged: PurgeReport, *, dry_run: bool) -> None:
+    def _report(self, tenant_id: TenantId, purged: PurgeReport, *, dry_run: bool) -> None:
         if purged.left:
             log.error("orphans_left", tenant_id=tenant_id, count=purged.left)
         removed = {"document": purged.documents, "orphan": purged.orphans, "unfinished": purged.unfinished}
         removed["idempotency_key"] = purged.keys
         removed["job"] = purged.jobs
         if not dry_run and any(removed.values()):
-            # Documents and orphans are counted one by one, for a tenant may fail on its way.
-            for what in ("unfinished", "idempotency_key", "job"):
-                self.metrics.purge_expected.labels(what).inc(removed[what])
-                self.metrics.purged.labels(what).inc(removed[what])
+            # Documents and orphans were counted one by one, because a tenant may fail midway.
+            for label in ("unfinished", "idempotency_key", "job"):
+                self.metrics.purge_expected.labels(label).inc(removed[label])
+                self.metrics.purged.labels(label).inc(removed[label])
             log.info("tenant_purged", tenant_id=tenant_id, **removed)

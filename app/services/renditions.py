@@ -1,4 +1,4 @@
-"""What is made of a document when it is asked for: pages to look at, a searchable copy."""
+"""Page images and searchable PDFs, rendered from a document on request."""
 
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -15,11 +15,11 @@ from app.services.fair_queue import FairSemaphore
 from app.services.outputs import in_batches
 
 IN_MEMORY = 1 << 20
-"""Bytes; a larger result waits on disk for who asked for it, who may be slow."""
+"""Bytes; a larger result waits on disk, because its client may be slow."""
 
 
 class Rendition:
-    """A result, to be closed by whoever got it."""
+    """A rendered file. The caller closes it, which ends the tenant's request."""
 
     def __init__(self, file: IO[bytes], *, leave: Callable[[], None]) -> None:
         self.file = file
@@ -36,7 +36,11 @@ class Rendition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renditions:
-    """Raises Conflict where nothing can be made of the document, TooMany and Unavailable where too much is asked."""
+    """Renders documents, tenants in turn.
+
+    Raises Conflict for a document that can't be rendered, TooMany at the tenant's limit, and Unavailable if the queue
+    is full or the wait too long.
+    """
 
     database: Database
     blobs: Blobs
@@ -44,11 +48,11 @@ class Renditions:
     turns: FairSemaphore
 
     def page_image_tag(self, document: Document, number: int, *, width: int) -> str:
-        """Another one for other bytes."""
+        """Return the image's ETag: images with other bytes have other tags."""
         return f"{document.sha256[:32]}-{number}-{width}-{self.renderer.version}"
 
     async def page_image(self, document: Document, number: int, *, width: int) -> Rendition:
-        """A PNG. Raises NotFound where the document has no such page."""
+        """Render a page as PNG, `width` pixels wide. Raises NotFound if the document has no such page."""
         content, media_type = outputs.whole(self.blobs, document), document.media_type
         return await self._made(
             document,
@@ -58,7 +62,7 @@ class Renditions:
         )
 
     async def searchable(self, document: Document) -> Rendition:
-        """A PDF. The document's text must be there."""
+        """Render a searchable PDF. The document's text must be there."""
         content, media_type = outputs.whole(self.blobs, document), document.media_type
         pages = in_batches(self.database, document)
 
@@ -69,10 +73,10 @@ class Renditions:
 
     async def _made(self, document: Document, make: Callable[[IO[bytes]], Awaitable[None]]) -> Rendition:
         if not self.renderer.renders(document.media_type):
-            raise Conflict(f"a document of the type {document.media_type} has text, but no pages that could be shown")
+            raise Conflict(f"a document of the type {document.media_type} has text, but no pages to render")
         tenant_id = document.tenant_id
         self.turns.enter(tenant_id)
-        # The result outlives the turn: a slow reader of it keeps nobody waiting.
+        # The result outlives the turn: a slow client keeps no other request waiting.
         file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 - closed with the rendition
         try:
             async with self.turns.turn(tenant_id):
@@ -81,6 +85,6 @@ class Renditions:
             file.close()
             self.turns.leave(tenant_id)
             if isinstance(error, DocumentFault):
-                raise Conflict(f"the document can't be shown ({error.code}): {error}") from error
+                raise Conflict(f"the document can't be rendered ({error.code}): {error}") from error
             raise
         return Rendition(file, leave=lambda: self.turns.leave(tenant_id))

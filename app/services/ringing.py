@@ -1,4 +1,7 @@
-"""Rings after the commit. It may fail, it may not hold up the request: the row is there, the sweeper rings again."""
+"""Rings doorbells after the commit.
+
+A ring may fail, because the sweeper rings again for every row; it must not hold up the request.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -15,10 +18,10 @@ from app.telemetry import Metrics
 log = structlog.get_logger()
 
 PATIENCE = timedelta(milliseconds=500)
-"""What a request waits for the queue at most."""
+"""The longest that a request waits for the queue."""
 
 AT_ONCE = 500
-"""Rings that share this time: a sweep has thousands."""
+"""Rings in one call, which share that time; a sweep has thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Ringer:
     metrics: Metrics
 
     async def ring(self, bells: Iterable[tuple[str, Ring]], *, delay: timedelta = timedelta()) -> None:
-        """Ring each (kind, ring) on its lane. A kind that this version doesn't know is left to one that does."""
+        """Ring each (kind, ring) on its lane. Kinds unknown to this version are left to a version that knows them."""
         by_lane: dict[Lane, list[Ring]] = defaultdict(list)
         for kind, ring in bells:
             if kind in LANE_OF_KIND:
@@ -40,7 +43,7 @@ class Ringer:
         try:
             async with asyncio.timeout(PATIENCE.total_seconds()):
                 await self.doorbells[lane].ring(rings, delay=delay)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the row is there and the sweeper rings again
+        except Exception as error:  # noqa: BLE001 - the row is committed, so the sweeper rings again
             self.metrics.doorbells.labels("failed").inc(len(rings))
             log.warning("ring_failed", lane=lane, count=len(rings), reason=str(error) or type(error).__name__)
         else:

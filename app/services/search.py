@@ -1,4 +1,4 @@
-"""Search over a tenant's pages, and documents of before there was one made findable."""
+"""Searches a tenant's pages, and indexes documents that are older than the index."""
 
 from dataclasses import dataclass
 
@@ -22,13 +22,13 @@ class SearchService:
         after: SearchPosition | None,
         document_id: DocumentId | None,
     ) -> SearchResults:
-        """Raises Invalid where there is nothing to look for."""
+        """Return pages that match the query, best first. Raises Invalid for a query without words."""
         wanted = parse(query)
         async with self.database.begin(tenant_id) as tx:
             return await tx.search.find(wanted, limit=limit, after=after, document_id=document_id)
 
     async def catch_up(self, tenant_id: TenantId) -> int:
-        """Index what never was, document by document; how many those were."""
+        """Index documents that never were, one by one. Returns their number."""
         count = 0
         after: DocumentId | None = None
         while True:

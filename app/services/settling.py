@@ -1,6 +1,7 @@
-"""Settles without results, many in one round trip: what ends while one batch is written goes with the next.
+"""Settles jobs that write no results, many in one round trip.
 
-Nothing waits for a timer: a lone settle is written at once, and under load the batches grow by themselves.
+A settle that comes while a batch is written goes into the next one. There is no timer: a single settle is written at
+once, and batches grow with the load.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from app.domain.leases import SettledAttempt, Settlement
 from app.ports.leases import Leases
 
 AT_ONCE = 500
-"""Settlements in one call: beyond this a batch gains nothing, and holds its rows' locks for longer."""
+"""Settlements in one call. A larger batch gains nothing and holds its row locks longer."""
 
 
 class SettleBatcher:
@@ -21,7 +22,7 @@ class SettleBatcher:
         self._writer: asyncio.Task[None] | None = None
 
     async def settle(self, settlement: Settlement) -> SettledAttempt | None:
-        """None: the lease is lost. Raises what the store raises; what the others in its batch did is their own."""
+        """Settle the attempt; None if its lease is lost. Raises the store's error for this settlement."""
         held: asyncio.Future[SettledAttempt | None] = asyncio.get_running_loop().create_future()
         self._waiting.append((settlement, held))
         if self._writer is None or self._writer.done():
@@ -36,10 +37,10 @@ class SettleBatcher:
     async def _write(self, batch: Sequence[tuple[Settlement, asyncio.Future[SettledAttempt | None]]]) -> None:
         try:
             answers = await self._leases.settle([settlement for settlement, _ in batch])
-        except Exception as error:  # noqa: BLE001 - it belongs to those who wait, and the next batch must be written
+        except Exception as error:  # noqa: BLE001 - it is passed to the callers, and the next batch must be written
             if isinstance(error, Unavailable) or len(batch) == 1:
                 _each(batch, error)
-            else:  # one that the store refuses must not keep the others from their end
+            else:  # one settlement that the store refuses must not stop the others
                 for one in batch:
                     await self._write([one])
         else:

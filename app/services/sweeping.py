@@ -1,4 +1,4 @@
-"""The sweep: ends leases that ran out, and rings again for bells that were lost. Every worker runs it, none leads."""
+"""The sweep: ends leases that have expired, and rings again for lost doorbells. Every worker runs it; none leads."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 TENANTS_AT_A_TIME = 500
 EVERY_TENANT = 10_000_000
 BUDGET = 5_000
-"""Bells for a pass: more is left to the next one."""
+"""Rings in one pass; the rest is left to the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,33 +28,33 @@ class Sweeper:
     metrics: Metrics
 
     async def sweep(self, *, early: frozenset[str] | None = None) -> int:
-        """One pass over the tenants that the scout names; returns the bells rung.
+        """Make one pass over the tenants that the scout names. Returns the number of rings.
 
-        `early` is for an idle worker with an empty queue: jobs of these kinds are rung whenever they were rung last.
+        `early` is for an idle worker with an empty queue: jobs of these kinds are rung however recently they were rung.
         """
         rung = 0
         while rung < BUDGET:
             tenants = await self.sweeps.tenants_with_due_work(limit=TENANTS_AT_A_TIME, early=early)
             if not tenants:
                 break
-            # Spread over tenants: one with a long queue leaves the others their share.
+            # Spread over tenants, so that one with a long queue leaves the others their share.
             limit = max(1, (BUDGET - rung) // len(tenants))
             found = await self.sweeps.sweep(tenants, limit=limit, early=early)
             rung += await self._ring(found)
-            # Nothing found where work was named: others have those rows, and asking again at once keeps all busy.
+            # Work was named but none found: other sweepers hold those rows, and a repeat at once would only load them.
             if not found or early is not None or len(tenants) < TENANTS_AT_A_TIME:
                 break
         return rung
 
     async def refill(self, tenant_id: TenantId) -> None:
-        """A job of a tenant with a cap has ended: ring for one that waits for its place."""
+        """Ring for a job that waits for a place, after a job of a tenant with `max_running` has ended."""
         try:
             await self._ring(await self.sweeps.sweep([tenant_id], limit=1, early=frozenset(LANE_OF_KIND)))
         except Unavailable as error:  # the sweep finds the free place as well, only later
             log.warning("refill_failed", tenant_id=tenant_id, reason=str(error))
 
     async def full_pass(self) -> int:
-        """Every tenant of the registry, due or not: finds what a blind scout missed, and raises the alarm for it."""
+        """Sweep every tenant, due or not, and raise the alarm for jobs that the scout missed. Returns their number."""
         await self.sweep()
         missed = 0
         async for names in tenants_in_batches(self.sweeps, at_a_time=TENANTS_AT_A_TIME):
@@ -67,7 +67,7 @@ class Sweeper:
         return missed
 
     async def _unseen(self, found: list[SweptJob]) -> int:
-        """How many of these jobs the scout can't see. Those that became due since its last look are no fault of it."""
+        """Count due jobs that the scout does not see. It is asked again, as jobs may have become due since."""
         if not found:
             return 0
         kinds = frozenset(swept.kind for swept in found)

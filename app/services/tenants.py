@@ -1,4 +1,7 @@
-"""Tenants and their keys: whom a credential belongs to, and the commands that administer them."""
+"""Tenants and their keys: authentication by key or token, and the commands that administer both.
+
+Names of all tenants come from one published query; everything else is read under the clamp of the one tenant.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +32,7 @@ async def tenants_in_batches(sweeps: Sweeps, *, at_a_time: int) -> AsyncIterator
 
 
 TOUCH_EVERY = timedelta(minutes=1)
-"""A key's last use is for people to read: not worth a write with each request."""
+"""A key's last use is only shown to people, so it is not written with each request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,17 +40,18 @@ class TenantService:
     database: KeyedDatabase
     sweeps: Sweeps
     allowance: Allowance
-    """What holds where a tenant has no limits of its own."""
+    """The default limits, for tenants that have none of their own."""
     tokens: TokenVerifier | None = None
-    """None: keys alone are accepted."""
+    """None accepts API keys only."""
 
     async def authenticate(self, credential: str) -> Caller:
-        """Who has the valid key of an active tenant. Unknown, wrong, revoked and expired are told apart to nobody.
+        """Return the caller that has this credential.
 
-        Raises Unavailable for a token whose issuer can't be asked for its keys.
+        Raises Unauthorized, the same for unknown, wrong, revoked and expired ones; Forbidden if the tenant is
+        suspended; Unavailable for a token whose issuer's keys can't be fetched.
         """
         if self.tokens is not None and not credential.startswith(PREFIX):
-            return await self._vouched_for(await self.tokens.read(credential))
+            return await self._token_caller(await self.tokens.read(credential))
         presented = parse_key(credential)
         found = await self.database.presented(presented.tenant_id, presented.secret_sha256)
         now = datetime.now(UTC)
@@ -71,7 +75,7 @@ class TenantService:
                 raise NotFound(f"there is no tenant {tenant_id}")
 
     async def limit(self, tenant_id: TenantId, changes: Mapping[str, int | None]) -> Tenant:
-        """Change these limits and leave the others; None takes the tenant's own away. Raises Invalid for no limit."""
+        """Change these limits and leave the others; None resets one to the default. Raises Invalid for a bad limit."""
         async with self.database.begin(tenant_id) as tx:
             tenant = await tx.tenant.lock()
             if tenant is None:
@@ -81,7 +85,7 @@ class TenantService:
         return replace(tenant, limits=limits)
 
     async def all(self) -> list[Tenant]:
-        """Names through the published look across tenants, the rest under each one's clamp."""
+        """Return all tenants, each read under its own clamp."""
         tenants: list[Tenant] = []
         async for name in each_tenant(self.sweeps):
             async with self.database.begin(name) as tx:
@@ -97,16 +101,16 @@ class TenantService:
         scopes: frozenset[Scope] = EVERYDAY,
         expires_in: timedelta | None = None,
     ) -> str:
-        """A new key, whole: it is shown once and stored as a hash."""
+        """Return a new key in full: it is shown once and stored as a hash. Raises NotFound for an unknown tenant."""
         async with self.database.begin(tenant_id) as tx:
             if await tx.tenant.get() is None:
-                raise NotFound(f"there is no tenant {tenant_id}: create it with `daira tenant create {tenant_id}`")
+                raise NotFound(f"there is no tenant {tenant_id}; create it with `daira tenant create {tenant_id}`")
             return await _add_key(tx, tenant_id, name=name, scopes=scopes, expires_in=expires_in)
 
     async def rotate_key(self, tenant_id: TenantId, key_id: KeyId, *, overlap: timedelta) -> str:
-        """A new key with the old one's name, scopes and span of life; the old one is accepted for the overlap.
+        """Return a new key with the old one's name, scopes and lifetime; the old one is accepted for the overlap.
 
-        Raises NotFound where there is no such key, Conflict where it is no longer valid.
+        Raises NotFound for an unknown key, Conflict if it is no longer valid.
         """
         now = datetime.now(UTC)
         async with self.database.begin(tenant_id) as tx:
@@ -114,10 +118,10 @@ class TenantService:
             if old is None:
                 raise NotFound(f"tenant {tenant_id} has no key {key_id}")
             if not old.valid_at(now):
-                raise Conflict(f"key {key_id} is revoked or has expired: make a new one with `daira key create`")
+                raise Conflict(f"key {key_id} is revoked or has expired; make a new one with `daira key create`")
             await tx.keys.expire(key_id, at=now + overlap)
-            span = None if old.expires_at is None else old.expires_at - old.created_at
-            return await _add_key(tx, tenant_id, name=old.name, scopes=old.scopes, expires_in=span)
+            lifetime = None if old.expires_at is None else old.expires_at - old.created_at
+            return await _add_key(tx, tenant_id, name=old.name, scopes=old.scopes, expires_in=lifetime)
 
     async def keys(self, tenant_id: TenantId) -> list[ApiKey]:
         async with self.database.begin(tenant_id) as tx:
@@ -128,13 +132,13 @@ class TenantService:
             if not await tx.keys.revoke(key_id):
                 raise NotFound(f"tenant {tenant_id} has no key {key_id}")
 
-    async def _vouched_for(self, vouched: VerifiedToken) -> Caller:
-        async with self.database.begin(vouched.tenant_id) as tx:
+    async def _token_caller(self, token: VerifiedToken) -> Caller:
+        async with self.database.begin(token.tenant_id) as tx:
             tenant = await tx.tenant.get()
         if tenant is None:
             raise Unauthorized(NOT_VALID)
         _require_active(tenant)
-        return self._caller(tenant, name=vouched.name, scopes=vouched.scopes)
+        return self._caller(tenant, name=token.name, scopes=token.scopes)
 
     def _caller(self, tenant: Tenant, *, name: str, scopes: frozenset[Scope]) -> Caller:
         return Caller(tenant_id=tenant.id, name=name, scopes=scopes, allowance=self.allowance.with_own(tenant.limits))

@@ -1,4 +1,4 @@
-"""What an upload is found to be on its way to the blob store: how large, of which type, and in time."""
+"""An upload's size, hash, type and duration, checked while its bytes pass on to the blob store."""
 
 import hashlib
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from app.domain.filetypes.types import HEAD
 
 
 class UploadStream:
-    """Counts, hashes and tells the type of a stream on its way: by content, never by name."""
+    """Passes a stream on while it counts and hashes it and finds its type: from the content, never from the name."""
 
     def __init__(self, chunks: AsyncIterator[bytes], *, limit: int, begun_at: datetime) -> None:
         self._chunks = chunks
@@ -19,12 +19,12 @@ class UploadStream:
         self._begun_at = begun_at
         self._head = b""
         self.media_type = ""
-        """Known when the stream has passed."""
+        """The type that was found; empty until the whole stream has passed."""
         self.size = 0
         self.digest = hashlib.sha256()
 
     async def begin(self) -> None:
-        """Read ahead just far enough to refuse what can be refused at once."""
+        """Read just enough to find an unsupported type early. Raises Invalid for an empty file, else Unsupported."""
         async for chunk in self._chunks:
             self._head += chunk
             if len(self._head) >= HEAD:
@@ -38,13 +38,13 @@ class UploadStream:
         self._head = b""
         async for chunk in self._chunks:
             yield self._passed(chunk)
-        # Within the stream: what raises here leaves no blob behind.
+        # Within the stream: an error here leaves no blob behind.
         self.media_type = self._sniffer.media_type()
 
     def _passed(self, chunk: bytes) -> bytes:
         self.size += len(chunk)
         if self.size > self._limit:
-            raise TooLarge(f"the file has more than {self._limit:,} bytes, the limit here")
+            raise TooLarge(f"the file has more than {self._limit:,} bytes, this tenant's limit")
         refuse_late(self._begun_at)
         self.digest.update(chunk)
         self._sniffer.feed(chunk)
@@ -52,7 +52,9 @@ class UploadStream:
 
 
 def refuse_late(begun_at: datetime) -> None:
-    """A row must not come to bytes that the purge takes for an orphan's."""
+    """Raise Invalid after `ACCEPTED_WITHIN`: the purge could take the bytes for an orphan's before their row exists."""
     if datetime.now(UTC) - begun_at > ACCEPTED_WITHIN:
         hours = ACCEPTED_WITHIN.total_seconds() / 3600
-        raise Invalid(f"the upload took more than {hours:.0f} hours: send it again, and faster", pointer="/file")
+        raise Invalid(
+            f"the upload took more than {hours:.0f} hours; send it again over a faster connection", pointer="/file"
+        )

@@ -1,7 +1,7 @@
 """An upload: blob, then one transaction with the document and its jobs, then the ring.
 
-The blob comes first: an orphan blob is waste that a purge collects, a row without its bytes would be a lie.
-The ring comes last: one before the commit could be answered before the row can be seen.
+The blob comes first, so that no row is ever without its bytes; the purge collects a blob that is left without a row.
+The ring comes last, because a worker could answer an earlier one before it can see the row.
 """
 
 import hashlib
@@ -30,13 +30,13 @@ from app.tracing import current
 log = structlog.get_logger()
 
 WAIT_FOR_TEXT = timedelta(minutes=5)
-"""Who waits for a text is woken when its job ends. This long after, should the worker have died just then, it looks for
-itself."""
+"""A job that waits for the text is woken when the text job ends. If the worker dies just then, it looks by itself after
+this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedBlob:
-    """Bytes in the blob store that no row tells of yet."""
+    """Bytes in the blob store that have no row yet."""
 
     tenant_id: TenantId
     document_id: DocumentId
@@ -44,7 +44,7 @@ class ReceivedBlob:
     size: int
     sha256: str
     begun_at: datetime
-    """Before the first byte was stored."""
+    """A time before the first byte was stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class AcceptedUpload:
     jobs: list[Job]
     deduplicated: bool
     replayed: bool = False
-    """The request had been done before, and nothing was done now."""
+    """True if an earlier request with the same idempotency key did the work, and nothing was done now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +69,13 @@ class UploadService:
     ringing: Ringer
     languages: Callable[[], frozenset[str]]
     llm: bool
-    """Whether a language model is set up."""
+    """True if a language model is configured."""
 
     async def receive(self, tenant_id: TenantId, chunks: AsyncIterator[bytes], *, max_bytes: int) -> ReceivedBlob:
-        """Store the bytes while counting and hashing them. Nothing is left behind when it raises.
+        """Store the bytes while counting and hashing them. Leaves nothing behind if it raises.
 
-        Raises TooLarge at the limit, Unsupported after the first bytes or, for what is in a container, after the last,
-        Invalid for an empty file and for one that takes too long.
+        Raises TooLarge beyond the limit, Invalid for an empty file and for one that takes too long. Raises Unsupported
+        after the first bytes or, for a container format, after the last.
         """
         document_id, begun_at = DocumentId(uuid7()), datetime.now(UTC)
         meter = UploadStream(chunks, limit=max_bytes, begun_at=begun_at)
@@ -101,9 +101,10 @@ class UploadService:
         max_queued: int,
         once: IdempotencyKey | None = None,
     ) -> AcceptedUpload:
-        """Make a document of received bytes. The same bytes again are the same document, the same request is done once.
+        """Make a document of received bytes, or return the existing one with the same bytes.
 
-        After Invalid, NotFound, TooMany and LlmNotConfigured there is no row: the bytes are to be discarded.
+        With `once` the same request is done once. After Conflict, Invalid, NotFound, TooMany and LlmNotConfigured there
+        is no row, and the caller must discard the bytes.
         """
         check_kinds(requests, llm=self.llm)
         check_languages(language, requests, installed=self.languages())
@@ -134,27 +135,27 @@ class UploadService:
         await self.blobs.delete(blob_key(received.tenant_id, received.document_id))
 
     async def _mend(self, document: Document, received: ReceivedBlob) -> None:
-        """Bytes that a disk or a restored backup has lost: who uploads them again is the one who has them."""
+        """Store the received bytes as the document's if its own were lost, by a disk or a restored backup."""
         if not await outputs.intact(self.blobs, document):
             log.warning("document_mended", tenant_id=document.tenant_id, document_id=str(document.id))
-            kept = self.blobs.get(blob_key(received.tenant_id, received.document_id))
-            await self.blobs.put(blob_key(document.tenant_id, document.id), kept)
+            uploaded = self.blobs.get(blob_key(received.tenant_id, received.document_id))
+            await self.blobs.put(blob_key(document.tenant_id, document.id), uploaded)
 
 
 def check_kinds(requests: Sequence[JobRequest], *, llm: bool) -> None:
-    """Raises LlmNotConfigured at once for what no worker could do."""
+    """Raise LlmNotConfigured if a request needs a language model and none is configured: no worker could do it."""
     wanted = sorted({request.kind for request in requests} & NEED_TEXT)
     if wanted and not llm:
         raise LlmNotConfigured(
-            f"jobs of the kind {', '.join(wanted)} need a language model, and none is set up here:"
+            f"jobs of the kind {', '.join(wanted)} need a language model, and none is configured;"
             " set DAIRA_LLM_BASE_URL and DAIRA_LLM_MODEL"
         )
 
 
 def check_languages(language: str | None, requests: Sequence[JobRequest], *, installed: frozenset[str]) -> None:
-    """Raises Invalid at once for what no worker could read."""
+    """Raise Invalid for a language that is not installed: no worker could read it."""
     wanted: list[tuple[str, object]] = [("/language", language)]
-    # What others call a language is what they are to write in, and no model of the reader's.
+    # In jobs for a language model `language` is the one to write in, and needs no OCR model.
     read = [(n, request.payload) for n, request in enumerate(requests) if request.kind not in NEED_TEXT]
     wanted += [(f"/jobs/{n}/language", payload.get("language")) for n, payload in read]
     for pointer, name in wanted:
@@ -166,7 +167,7 @@ def check_languages(language: str | None, requests: Sequence[JobRequest], *, ins
 async def _once(
     tx: Tx, document: Document, requests: Sequence[JobRequest], *, once: IdempotencyKey | None
 ) -> tuple[AcceptedUpload, list[Job]]:
-    """As it is now, and not as it was: what was asked for may be done by now, and is what the caller waits for."""
+    """Enter the document, or return the first request's as it is now: its jobs may have ended since."""
     while earlier := await idempotency.earlier(tx, once, _parts(document, requests)):
         known = await tx.documents.get(DocumentId(earlier.resource_id))
         if known is not None:
@@ -192,11 +193,11 @@ def _parts(document: Document, requests: Sequence[JobRequest]) -> Mapping[str, o
 async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> tuple[AcceptedUpload, list[Job]]:
     added = await tx.documents.add(document)
     while added is None:
-        # The same bytes are there; or were a moment ago, and whoever deleted them made room for ours.
+        # A document with the same bytes exists; or existed a moment ago, and its removal made room for this one.
         known = await tx.documents.with_bytes(document.sha256)
         if known is not None:
             jobs = await tx.jobs.newest(document_ids=[known.id])
-            # Sent again after it had failed: that is asking for another try.
+            # Sent again after a failure: that asks for another try.
             failed = status(known, jobs) is DocumentStatus.FAILED
             again = await _add_jobs(tx, known, requests) if failed else []
             return AcceptedUpload(document=known, jobs=again[::-1] + jobs, deduplicated=True), again
@@ -207,11 +208,11 @@ async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> 
 
 
 async def _add_jobs(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> list[Job]:
-    """Those that make the text come first: whoever locks several jobs of a document takes them in this order."""
+    """Add the jobs, the text job first: every transaction that locks several jobs of a document keeps this order."""
     needing = [request.kind in NEED_TEXT for request in requests]
     if any(needing) and not any(request.kind == TEXT for request in requests):
         kind = requests[needing.index(True)].kind
-        raise Invalid(f"{kind} needs the document's text: ask for {TEXT} too", pointer="/jobs")
+        raise Invalid(f"{kind} needs the document's text; request {TEXT} too", pointer="/jobs")
     jobs = [
         await tx.jobs.add(new_job(document.id, request, waits=request.kind in NEED_TEXT))
         for request in sorted(requests, key=lambda request: request.kind in NEED_TEXT)
@@ -220,7 +221,10 @@ async def _add_jobs(tx: Tx, document: Document, requests: Sequence[JobRequest]) 
 
 
 def new_job(document_id: DocumentId, request: JobRequest, *, waits: bool = False) -> NewJob:
-    """Equal requests for a document have equal dedup keys. `waits`: for the document's text."""
+    """Return a job for the request; equal requests for a document have equal dedup keys.
+
+    With `waits` it is put off until the document's text is there, at most by `WAIT_FOR_TEXT`.
+    """
     canonical = json.dumps(request.payload, sort_keys=True, separators=(",", ":"))
     return NewJob(
         id=JobId(uuid7()),

@@ -1,4 +1,4 @@
-"""What a tenant has used, by day; and the rows of days that are over made one."""
+"""A tenant's usage by day; the rows of each past day are folded into one."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -14,7 +14,7 @@ class UsageService:
     database: Database
 
     async def by_day(self, tenant_id: TenantId, *, first: date | None, last: date | None) -> list[DailyUsage]:
-        """Every day from the first to the last, in UTC; the last 30 where nothing is said."""
+        """Return every day of the range, in UTC; by default the last 30 days. Raises Invalid for a bad range."""
         first, last = _days(first, last, today=datetime.now(UTC).date())
         async with self.database.begin(tenant_id) as tx:
             used = await tx.usage.by_day(first, last)
@@ -29,12 +29,12 @@ def _days(first: date | None, last: date | None, *, today: date) -> tuple[date, 
     last = last or max(today, first or today)
     first = first or _before(last, USUAL - 1)
     if first > last:
-        raise Invalid("the first day comes after the last one", pointer="/from")
+        raise Invalid("the first day is after the last one", pointer="/from")
     if (last - first).days >= LONGEST:
-        raise Invalid(f"more than {LONGEST} days: ask for a year at a time", pointer="/from")
+        raise Invalid(f"the range has more than {LONGEST} days; ask for a year at a time", pointer="/from")
     return first, last
 
 
 def _before(day: date, days: int) -> date:
-    """The calendar has a first day."""
+    """Return the day so many days before, or the calendar's first day."""
     return day - min(timedelta(days=days), day - date.min)

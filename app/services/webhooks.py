@@ -1,4 +1,4 @@
-"""A tenant's webhooks: made, looked at, rotated, enabled, tried out, and what was sent to them."""
+"""Adds, lists, rotates, enables, tests and removes a tenant's webhooks, and lists their deliveries."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class WebhookService:
     ringing: Ringer
 
     async def add(self, tenant_id: TenantId, *, url: str, events: Collection[Event], description: str) -> Webhook:
-        """Raises Invalid for an address that nothing is sent to, Conflict where there are too many."""
+        """Add a webhook. Raises Invalid for an address that is not allowed, Conflict at the limit of webhooks."""
         await self.sender.check(url)
         now = datetime.now(UTC)
         webhook = Webhook(
@@ -40,7 +40,7 @@ class WebhookService:
         async with self.database.begin(tenant_id) as tx:
             await tx.tenant.lock()
             if len(await tx.webhooks.newest(limit=MOST)) == MOST:
-                raise Conflict(f"a tenant has at most {MOST} webhooks: delete one that is no longer needed")
+                raise Conflict(f"a tenant has at most {MOST} webhooks; delete one that is no longer needed")
             await tx.webhooks.add(webhook)
         return webhook
 
@@ -63,7 +63,7 @@ class WebhookService:
         return _found(webhook)
 
     async def enable(self, tenant_id: TenantId, webhook_id: WebhookId) -> Webhook:
-        """Raises Invalid where its address has become one that nothing is sent to."""
+        """Enable the webhook again. Raises Invalid if its address is no longer allowed."""
         webhook = await self.get(tenant_id, webhook_id)
         await self.sender.check(webhook.url)
         async with self.database.begin(tenant_id) as tx:
@@ -71,13 +71,13 @@ class WebhookService:
         return _found(enabled)
 
     async def test(self, tenant_id: TenantId, webhook_id: WebhookId) -> Job:
-        """Send an event that says nothing. Raises Conflict while the webhook is disabled."""
+        """Send a test event. Raises Conflict while the webhook is disabled."""
         async with self.database.begin(tenant_id) as tx:
             webhook = await _existing(tx, webhook_id)
             if webhook.disabled_at is not None:
                 raise Conflict(f"the webhook is disabled: {webhook.disabled_reason}; enable it first")
-            told = {"webhook_id": str(webhook_id)}
-            job = await tx.jobs.add(delivery(webhook_id, event=TEST, data=told, traceparent=current.get()))
+            data = {"webhook_id": str(webhook_id)}
+            job = await tx.jobs.add(delivery(webhook_id, event=TEST, data=data, traceparent=current.get()))
         assert job is not None
         await self.ringing.ring([(KIND, Ring(tenant_id, job.id))])
         return job
@@ -85,7 +85,7 @@ class WebhookService:
     async def deliveries(
         self, tenant_id: TenantId, webhook_id: WebhookId, *, limit: int, before: JobId | None = None
     ) -> list[DeliveryRecord]:
-        """Newest first."""
+        """Return the webhook's deliveries, newest first."""
         async with self.database.begin(tenant_id) as tx:
             await _existing(tx, webhook_id)
             jobs = await tx.webhooks.deliveries(webhook_id, limit=limit, before=before)

@@ -274,7 +274,7 @@ async def test_cancelling_twice_is_no_conflict(rig: Rig, jobs: JobService) -> No
 async def test_a_job_that_has_ended_can_not_be_cancelled(rig: Rig, jobs: JobService, end: Any) -> None:
     job = await rig.enqueue(await rig.tenant())
     assert await rig.settle(end(await rig.lease(job)))
-    with pytest.raises(Conflict, match="ended already"):
+    with pytest.raises(Conflict, match="has ended"):
         await jobs.cancel(job.tenant_id, job.id)
 
 

@@ -250,7 +250,7 @@ async def test_a_store_that_is_away_is_asked_once_and_one_that_goes_a_few_times(
         await purging(rig, blobs).purge()
     assert asked == []
     blobs.there = True
-    with pytest.raises(Unavailable, match="given up after 5 tenants"):
+    with pytest.raises(Unavailable, match="gave up because 5 tenants"):
         await purging(rig, blobs).purge()
     assert len(asked) == 5
 

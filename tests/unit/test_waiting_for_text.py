@@ -155,7 +155,7 @@ async def test_should_the_bell_be_lost_with_its_worker_it_becomes_due_by_itself(
 
 
 async def test_without_a_text_to_come_nothing_is_queued(house: House, rig: Rig) -> None:
-    with pytest.raises(Invalid, match="ask for ocr too") as refused:
+    with pytest.raises(Invalid, match="request ocr too") as refused:
         await house.upload(ASK)
     assert refused.value.pointer == "/jobs"
     document = await rig.document(await rig.tenant("other"))

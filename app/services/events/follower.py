@@ -1,4 +1,4 @@
-"""Who follows a tenant's jobs: what was told and not yet taken, bounded whatever the reader does."""
+"""A follower's queue of job changes that were reported and not yet taken, bounded however slow the reader is."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
@@ -10,28 +10,28 @@ from app.domain.ids import JobId
 from app.domain.jobs import Job, Progress
 
 MOST_UNTAKEN = 500
-"""Jobs that wait for a slow reader, each in its latest state. Beyond, the reader looks for itself."""
+"""Jobs that wait for a slow reader, each in its latest state. Beyond this the reader must query the database itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedChanges:
-    """What was told since the last time."""
+    """The changes since the last call of `listen`."""
 
     jobs: Sequence[Job]
-    """In the order of their changes, each as it is now."""
+    """The changed jobs in the order of their changes, each in its latest state."""
     progress: Mapping[JobId, Progress]
     since: Position | None
-    """Up to where everything was heard before; None: nobody knows, the store is another one."""
+    """The position where the previous changes ended. None if it is unknown, because another server has taken over."""
     upto: Position
     missed: bool
-    """There was more between the two than could be kept: `jobs` is empty."""
+    """True if there were more changes than are kept; `jobs` is then empty."""
     look: bool
-    """Something may have become of the job that no change tells."""
+    """True if the job may have changed in a way that no change reports, such as a deletion."""
 
 
 class Follower:
     def __init__(self, job_id: JobId | None, *, progress: bool) -> None:
-        """`job_id`: of this job alone. `progress`: tell that as well."""
+        """Follow one job, or with None all of the tenant's. `progress` asks for reports of progress as well."""
         self.job_id = job_id
         self.wants_progress = progress
         self._joined: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
@@ -44,22 +44,22 @@ class Follower:
         self._something = asyncio.Event()
 
     async def ready(self, *, at_most: float, stopping: asyncio.Event) -> Position | None:
-        """From where on it is told; None when the time (seconds) is over or the service stops.
+        """Return the position from which changes are reported; None after `at_most` seconds or if the service stops.
 
-        Raises Unavailable where the database can't be reached.
+        Raises Unavailable if the database can't be reached.
         """
         if not self._joined.done():
             await first_of(self._joined, stopping.wait(), at_most=at_most)
         return self._joined.result() if self._joined.done() else None
 
     async def listen(self, *, at_most: float, stopping: asyncio.Event) -> ReceivedChanges | None:
-        """As soon as there is something; None when the time (seconds) is over or the service stops."""
+        """Return the next changes as soon as there are some; None after `at_most` seconds or if the service stops."""
         if not self._something.is_set():
             await first_of(self._something.wait(), stopping.wait(), at_most=at_most)
         return self._take() if self._something.is_set() else None
 
     def join(self, position: Position) -> None:
-        """From here on."""
+        """Begin to report changes from this position on."""
         self._since = self._upto = position
         if not self._joined.done():
             self._joined.set_result(position)
@@ -67,15 +67,15 @@ class Follower:
     def refuse(self, error: Exception) -> None:
         if not self._joined.done():
             self._joined.set_exception(error)
-            # Whoever has stopped waiting for it does not ask any more.
+            # Mark it as retrieved: a reader that has stopped waiting never asks for it.
             self._joined.exception()
 
     def tell(self, jobs: Sequence[Job]) -> None:
-        """A page of what has changed. It can be taken when the whole window has been told: see `reach`."""
+        """Add a page of changed jobs. They can be taken once the whole window was reported, see `reach`."""
         for job in jobs:
             if self.job_id in {None, job.id}:
                 self._something.clear()
-                # Last, for it is the latest; and what it had reached before is no longer true.
+                # Moved to the end, because it is the latest change. Its earlier progress no longer holds.
                 self._jobs.pop(job.id, None)
                 self._progress.pop(job.id, None)
                 self._jobs[job.id] = job
@@ -84,7 +84,7 @@ class Follower:
             self._missed = True
 
     def reach(self, upto: Position) -> None:
-        """All up to here has been told."""
+        """Note that all changes up to this position were reported."""
         self._upto = upto
         if self._jobs or self._missed or self._progress or self._look:
             self._something.set()
@@ -98,7 +98,7 @@ class Follower:
                 self._something.set()
 
     def begin_anew(self, position: Position) -> None:
-        """The store knows the old position no more."""
+        """Restart at this position, because the store no longer knows the old one."""
         self._jobs.clear()
         self._progress.clear()
         self._since, self._upto, self._missed = None, position, False
@@ -109,7 +109,7 @@ class Follower:
         self._something.set()
 
     def _take(self) -> ReceivedChanges:
-        heard = ReceivedChanges(
+        changes = ReceivedChanges(
             jobs=[] if self._missed else list(self._jobs.values()),
             progress=dict(self._progress),
             since=self._since,
@@ -121,11 +121,11 @@ class Follower:
         self._progress.clear()
         self._since, self._missed, self._look = self._upto, False, False
         self._something.clear()
-        return heard
+        return changes
 
 
 async def first_of(*awaited: Coroutine[Any, Any, object] | asyncio.Future[Any], at_most: float) -> None:
-    """Until one of them is done, or the time (seconds) is over. Coroutines are given up then; futures are not."""
+    """Wait until one is done, or for `at_most` seconds. Then coroutines are cancelled and futures are not."""
     waits = [
         asyncio.shield(each) if isinstance(each, asyncio.Future) else asyncio.create_task(each) for each in awaited
     ]

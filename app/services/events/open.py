@@ -1,4 +1,4 @@
-"""Opening streams of events: from where on, of what, and how many."""
+"""Opens streams of job events: checks the client's last position and limits the number of streams of a tenant."""
 
 import asyncio
 from collections import Counter
@@ -15,10 +15,10 @@ from app.services.events.stream import EventStream, MayGoOn
 from app.services.events.watcher import ChangePoller
 
 READY_WITHIN = 10.0
-"""Seconds for the watcher's first look."""
+"""Seconds for the watcher's first query."""
 
 COME_BACK = timedelta(seconds=30)
-"""What one is told who has as many streams as there may be: they are long."""
+"""The Retry-After of a tenant that has all its streams open; streams are long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class EventService:
     watching: ChangePoller
     stopping: asyncio.Event
     most: int
-    """Streams that a tenant may have at a time, of this process."""
+    """Streams that a tenant may have open in this process at a time."""
     _open: Counter[TenantId] = field(default_factory=Counter)
 
     @property
@@ -38,18 +38,19 @@ class EventService:
     async def open(
         self, tenant_id: TenantId, *, job_id: JobId | None, last: str | None, may_go_on: MayGoOn
     ) -> AsyncIterator[EventStream | None]:
-        """`last`: up to where the reader has seen. None: it has seen the job's end, and there is nothing to come.
+        """Open a stream that continues after `last`, the id of the client's last event.
 
-        Raises NotFound for a job that is not there, TooMany, Unavailable.
+        The stream is None if the client has seen the job's end. Raises NotFound for an unknown job, TooMany at the
+        limit of streams, and Unavailable.
         """
-        with self._seat(tenant_id):
+        with self._slot(tenant_id):
             since = await self._known(tenant_id, last)
             if job_id is not None and await self._has_seen_the_end(tenant_id, job_id, since):
                 yield None
                 return
             async with self.watching.follow(tenant_id, job_id, progress=True) as follower:
                 if await follower.ready(at_most=READY_WITHIN, stopping=self.stopping) is None:
-                    raise Unavailable("the service is stopping, or the database is slow: try again")
+                    raise Unavailable("the service is stopping or the database is slow; retry in a few seconds")
                 yield EventStream(
                     database=self.database,
                     tenant_id=tenant_id,
@@ -61,10 +62,10 @@ class EventService:
                 )
 
     @contextmanager
-    def _seat(self, tenant_id: TenantId) -> Iterator[None]:
+    def _slot(self, tenant_id: TenantId) -> Iterator[None]:
         if self._open[tenant_id] >= self.most:
             raise TooMany(
-                f"there are {self.most} event streams open, the limit here: one of the tenant serves all its jobs",
+                f"this tenant has {self.most} event streams open, the limit; one stream of /v1/events has all its jobs",
                 retry_after=COME_BACK,
             )
         self._open[tenant_id] += 1
@@ -76,7 +77,7 @@ class EventService:
                 del self._open[tenant_id]
 
     async def _known(self, tenant_id: TenantId, last: str | None) -> Position | None:
-        """None for nonsense too: a reader that can't help sending it must not die of it."""
+        """Return the position, or None if it is unknown or malformed: a browser sends it by itself and can't fix it."""
         if not last:
             return None
         position = Position(last)

@@ -1,7 +1,7 @@
-"""One stream of events: what its reader has missed, or else what stands; then what becomes of it.
+"""One stream of events: first the changes that its reader has missed, or else all current jobs; then new changes.
 
-It outlives the database's absence. It ends when the service stops, when its reader may read no longer, and, of one job,
-when that has ended or is gone.
+A stream survives an outage of the database. It ends when the service stops or its reader loses access. A stream of one
+job also ends when the job has ended or is gone.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ from app.services.events.watcher import PAGE
 T = TypeVar("T")
 
 ASK_AGAIN = 30.0
-"""Seconds between looks whether the reader may still read."""
+"""Seconds between checks that the reader may still read."""
 
 AWAY = 1.0
-"""Seconds between tries to read for a stream while the database is away."""
+"""Seconds between tries to read while the database is away."""
 
 MayGoOn = Callable[[], Awaitable[bool]]
 
@@ -55,7 +55,7 @@ class EventStream:
         try:
             async for event in self._until_over():
                 yield event
-        except Unavailable:  # while the service stops: until then it is waited for
+        except Unavailable:  # only while the service stops: until then the database is waited for
             return
 
     async def _until_over(self) -> AsyncIterator[Event]:
@@ -64,34 +64,34 @@ class EventStream:
         async for event in self._catch_up(self.since, upto):
             yield event
         while not self._over and not self.stopping.is_set():
-            heard = await self.follower.listen(at_most=self._until_asked, stopping=self.stopping)
+            changes = await self.follower.listen(at_most=self._until_asked, stopping=self.stopping)
             if not await self._may_still_read():
                 return
-            if heard is not None:
-                async for event in self._of(heard):
+            if changes is not None:
+                async for event in self._of(changes):
                     yield event
 
-    async def _of(self, heard: ReceivedChanges) -> AsyncIterator[Event]:
-        if heard.missed or heard.since is None:
-            async for event in self._catch_up(heard.since, heard.upto):
+    async def _of(self, changes: ReceivedChanges) -> AsyncIterator[Event]:
+        if changes.missed or changes.since is None:
+            async for event in self._catch_up(changes.since, changes.upto):
                 yield event
-        elif heard.jobs:
-            async for event in self._told(_each(heard.jobs), upto=heard.upto):
+        elif changes.jobs:
+            async for event in self._batch(_each(changes.jobs), upto=changes.upto):
                 yield event
-        if heard.look and not self._over:
-            async for event in self._told(self._ended_unseen(), upto=heard.upto):
+        if changes.look and not self._over:
+            async for event in self._batch(self._ended_unseen(), upto=changes.upto):
                 yield event
-        for job_id, progress in heard.progress.items():
+        for job_id, progress in changes.progress.items():
             yield ProgressEvent(job_id=job_id, progress=progress)
 
     async def _catch_up(self, since: Position | None, upto: Position) -> AsyncIterator[Event]:
-        """What is new in between, or else what stands; page by page, whatever it amounts to."""
+        """Yield the changes since the position or, without one, all current jobs; read page by page."""
         jobs = self._standing(upto) if since is None else self._missed(ChangeWindow(since=since, upto=upto))
-        async for event in self._told(jobs, upto=upto):
+        async for event in self._batch(jobs, upto=upto):
             yield event
 
-    async def _told(self, jobs: AsyncIterator[Job], *, upto: Position) -> AsyncIterator[Event]:
-        """A batch: its last event, or where there is none an event of its own, says where to go on from."""
+    async def _batch(self, jobs: AsyncIterator[Job], *, upto: Position) -> AsyncIterator[Event]:
+        """Yield the jobs as events. The last one carries the position; without jobs a `PositionEvent` does."""
         last: Job | None = None
         async for job in jobs:
             if last is not None:
@@ -106,30 +106,30 @@ class EventStream:
     async def _missed(self, window: ChangeWindow) -> AsyncIterator[Job]:
         rest: ChangeWindow | None = window
         while rest is not None:
-            news = await self._patiently(partial(_within, window=rest, of=self._ids))
+            news = await self._read(partial(_within, window=rest, of=self._ids))
             for job in news.jobs if news else ():
                 yield job
             rest = news.rest if news else None
 
     async def _standing(self, upto: Position) -> AsyncIterator[Job]:
-        page = await self._patiently(partial(_standing, upto=upto, of=self._ids))
+        page = await self._read(partial(_standing, upto=upto, of=self._ids))
         while True:
             for job in page.jobs:
                 yield job
             if page.rest is None:
                 return
-            page = await self._patiently(partial(_standing, upto=upto, of=self._ids, after=page.rest))
+            page = await self._read(partial(_standing, upto=upto, of=self._ids, after=page.rest))
 
     async def _ended_unseen(self) -> AsyncIterator[Job]:
-        """The job is gone, or has come to an end that was noted by nobody."""
+        """Yield the job that has ended without a reported change, unless it is gone."""
         assert self.job_id is not None
-        job = await self._patiently(partial(_job, job_id=self.job_id))
+        job = await self._read(partial(_job, job_id=self.job_id))
         self._over = True
         if job is not None:
             yield job
 
-    async def _patiently(self, read: Callable[[Tx], Awaitable[T]]) -> T:
-        """In a transaction of its own, when there can be one. Raises Unavailable where the service stops first."""
+    async def _read(self, read: Callable[[Tx], Awaitable[T]]) -> T:
+        """Read in its own transaction, once the database answers. Raises Unavailable if the service stops first."""
         while True:
             try:
                 async with self.database.begin(self.tenant_id) as tx:

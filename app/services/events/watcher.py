@@ -1,6 +1,6 @@
-"""One watcher for each tenant that somebody follows: all streams and all long polls share its looks at the database.
+"""Polls the database for job changes, once for all streams and long polls of a tenant.
 
-Nobody follows, nobody looks. A connection is held for the length of a look, and for no longer.
+A tenant without followers is not polled. A connection is held only while a query runs.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ log = structlog.get_logger()
 
 SHORTEST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
-"""Seconds between looks: short after news and for who has just come, growing while nothing happens."""
+"""Seconds between polls: the shortest after a change and for a new follower, growing while nothing happens."""
 
 SLOWER_BY = 1.5
 
 PROGRESS_EVERY = 1.0
-"""Seconds; a worker's heart tells it no more often."""
+"""Seconds; a worker's heartbeat reports it no more often."""
 
 CHECK_EVERY = 5.0
-"""Seconds between looks at the followed jobs themselves: for what no change tells, such as a deletion."""
+"""Seconds between checks of the followed jobs themselves, which find what no change reports, such as a deletion."""
 
 LOOKS_AT_ONCE = 2
-"""Of all watchers together: requests have the rest of the pool."""
+"""Concurrent polls of all tenants together; the rest of the connection pool is left to requests."""
 
 PAGE = 100
 
@@ -48,7 +48,7 @@ class ChangePoller:
     async def follow(
         self, tenant_id: TenantId, job_id: JobId | None = None, *, progress: bool = False
     ) -> AsyncIterator[Follower]:
-        """Who is told of changes, from when it is `ready` until the context is left."""
+        """Open a follower. Changes are reported to it from when it is `ready` until the context is left."""
         follower = Follower(job_id, progress=progress)
         watcher = self._watchers.get(tenant_id)
         if watcher is None:
@@ -62,7 +62,7 @@ class ChangePoller:
             watcher.remove(follower)
 
     def hurry(self, tenant_id: TenantId) -> None:
-        """Something of this tenant has just changed, as this process knows: no need to wait for the next look."""
+        """Poll this tenant at once, because this process has just changed one of its jobs."""
         if watcher := self._watchers.get(tenant_id):
             watcher.hurry()
 
@@ -124,13 +124,13 @@ class ChangeSubscription:
         return bool(self._joining or self._followers)
 
     async def _watch(self) -> None:
-        # Whoever comes while the last look of a watcher that nobody followed is under way, keeps it going.
+        # A follower that comes during the last poll keeps the loop going.
         try:
             while self._is_followed():
                 looked_at = time.monotonic()
                 await self._try_to_look()
                 await self._wait()
-                # However often it is hurried: many who come at once, or a storm of changes, are one look.
+                # However often it is hurried: many followers or changes at once cause one poll.
                 await asyncio.sleep(max(0, looked_at + SHORTEST_PAUSE - time.monotonic()) if self._is_followed() else 0)
         finally:
             self._over(self)
@@ -146,7 +146,7 @@ class ChangeSubscription:
         try:
             async with self._looks, self._database.begin(self.tenant_id) as tx:
                 await self._look(tx.changes, joining)
-        except Exception as error:  # noqa: BLE001 - streams stay open, and go on when it is over
+        except Exception as error:  # noqa: BLE001 - streams stay open, and go on once the database answers
             self._failed(error, joining)
         else:
             self._away = False
@@ -177,7 +177,7 @@ class ChangeSubscription:
         while window is not None:
             news = await changes.within(window, of=of, limit=PAGE)
             if news is None:
-                # Another server has taken over, and has not come as far.
+                # Another server has taken over and is behind this position.
                 self._position = None
                 break
             found = found or bool(news.jobs)
@@ -222,6 +222,6 @@ class ChangeSubscription:
 
 
 def _jobs_of(followers: Iterable[Follower]) -> set[JobId] | None:
-    """None: all of the tenant."""
+    """Return the ids of the followed jobs; None for all of the tenant."""
     ids = {follower.job_id for follower in followers}
     return None if None in ids else {job_id for job_id in ids if job_id is not None}
