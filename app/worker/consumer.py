@@ -1,4 +1,4 @@
-"""One lane's consumer: a slot is taken before a doorbell is asked for, so that no bell waits here unseen."""
+"""One lane's consumer. It takes a slot before it asks for a doorbell, so that no doorbell waits here unanswered."""
 
 import asyncio
 from datetime import timedelta
@@ -21,14 +21,14 @@ SHORTEST_PATIENCE = timedelta(seconds=1)
 LONGEST_PATIENCE = timedelta(minutes=1)
 
 SILENT_AFTER = timedelta(minutes=3)
-"""A turn is over within the longest patience, or says every 10 s that all slots are taken."""
+"""The loop reports success at least once in the longest patience, and every 10 s while all slots are taken."""
 
 BACK_OFF = timedelta(seconds=1)
-"""After the queue or the database could not be reached."""
+"""The pause after the queue or the database could not be reached."""
 
 
 AT_ONCE = 500
-"""Bells in one claim: beyond this a batch gains nothing, and nothing else runs while its answer is read."""
+"""Doorbells in one claim. A larger batch gains nothing, and nothing else runs while its answer is read."""
 
 
 class EarlyPass(Protocol):
@@ -64,30 +64,30 @@ class Consumer:
         self._stopping = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Until stopped; what runs then goes on, see `drain`."""
+        """Answer doorbells until stopped. Jobs that run then go on, see `drain`."""
         self._metrics.loop_started(f"consumer:{self.lane}", silent_after=SILENT_AFTER.total_seconds())
         while not self._stopping.done():
             try:
                 await self._turn()
             except Unavailable as error:
                 log.warning("consumer_waits", lane=self.lane, reason=str(error))
-                # What was rung meanwhile is likely lost: no waiting for it when the queue is back.
+                # Rings of the meantime are likely lost: do not wait for them when the queue is back.
                 self._patience = timedelta()
                 await asyncio.sleep(BACK_OFF.total_seconds())
-            except Exception:  # a consumer that dies is a lane that stands still
+            except Exception:  # without its consumer the lane would stand still
                 log.exception("consumer_failed", lane=self.lane)
                 await asyncio.sleep(BACK_OFF.total_seconds())
             else:
                 self._metrics.loop_succeeded(f"consumer:{self.lane}")
 
     async def stop(self) -> None:
-        """Ask for no more bells."""
+        """Ask for no more doorbells."""
         if not self._stopping.done():
             self._stopping.set_result(None)
         await self._doorbell.stop_answering()
 
     async def drain(self, *, at_most: timedelta | None = None) -> None:
-        """Let what runs come to its end."""
+        """Wait until all running jobs have ended, or for `at_most`."""
         if unfinished := self._running | self._acknowledging:
             await asyncio.wait(unfinished, timeout=None if at_most is None else at_most.total_seconds())
 
@@ -102,9 +102,9 @@ class Consumer:
             await self._idle()
 
     async def _free_slots(self) -> int:
-        """At least one, unless it is stopped while all are busy: then the grace period of their jobs begins."""
+        """Wait for free slots and return their number; 0 if the consumer is stopped while all are taken."""
         while len(self._running) >= self._slots and not self._stopping.done():
-            # Waits for an end, or, with a long job in every slot, looks up now and then to be seen alive.
+            # With a long job in every slot, the loop still reports that it lives.
             waited_for = {*self._running, self._stopping}
             await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED, timeout=10)
             self._metrics.loop_succeeded(f"consumer:{self.lane}")
@@ -116,20 +116,20 @@ class Consumer:
         jobs = await self._execution.claim([delivery.ring for delivery in deliveries], kinds=self._kinds)
         for job in jobs:
             self._start(job, claimed_at=sent_at)
-        # Whatever the claim has said, it has answered: the receipt never lives as long as the handler. The next bells
-        # need not wait for it.
-        _keep(asyncio.create_task(self._acknowledge(deliveries)), self._acknowledging)
+        # The claim answers a doorbell, whatever its outcome, so the receipt need not live as long as the handler. The
+        # next doorbells do not wait for the acknowledgement.
+        _reference(asyncio.create_task(self._acknowledge(deliveries)), self._acknowledging)
         if jobs:
             self._patience = SHORTEST_PATIENCE
 
     def _start(self, job: ClaimedJob, *, claimed_at: float) -> None:
         task = asyncio.create_task(self._attempt(job, claimed_at=claimed_at), name=f"{job.kind} {job.lease.job_id}")
-        _keep(task, self._running)
+        _reference(task, self._running)
 
     async def _acknowledge(self, deliveries: list[Delivery]) -> None:
         try:
             await self._doorbell.acknowledge(deliveries)
-        except Unavailable as error:  # they come again, and the claim tells
+        except Unavailable as error:  # the doorbells come again, and the claim finds their jobs taken
             log.warning("acknowledge_failed", lane=self.lane, count=len(deliveries), reason=str(error))
 
     async def _attempt(self, job: ClaimedJob, *, claimed_at: float) -> None:
@@ -140,13 +140,13 @@ class Consumer:
                 log.exception("attempt_failed", job_id=str(job.lease.job_id))
 
     async def _idle(self) -> None:
-        """The queue answers empty: look whether bells were lost, sooner than the sweep would."""
+        """Look for lost doorbells while the queue is empty, sooner than the sweep would."""
         rung = await self._early_pass(early=self._kinds)
         longer = min(self._patience * 2, self._longest_patience)
         self._patience = SHORTEST_PATIENCE if rung else max(longer, SHORTEST_PATIENCE)
 
 
-def _keep(task: asyncio.Task[None], where: set[asyncio.Task[None]]) -> None:
-    """The loop itself keeps no strong reference to a task."""
-    where.add(task)
-    task.add_done_callback(where.discard)
+def _reference(task: asyncio.Task[None], tasks: set[asyncio.Task[None]]) -> None:
+    """Hold the task in this set until it is done, because the loop itself holds no strong reference to it."""
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)

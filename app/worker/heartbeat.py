@@ -1,7 +1,7 @@
-"""Heartbeats on their own thread, loop and connection, so that no handler can hold them up; the last thing to stop.
+"""Heartbeats on their own thread, loop and connection, so that no handler can delay them; they stop last.
 
-A beat that fails says nothing: the lease may hold or not, until the local deadline, counted from when the last
-accepted beat was sent. Then the handler is stopped here, before anybody else can have claimed the job.
+A failed beat says nothing about the lease: it may still hold until the local deadline, which is counted from when the
+last accepted beat was sent. Then the handler is stopped, before another worker can have claimed the job.
 """
 
 import asyncio
@@ -22,17 +22,20 @@ from app.services.execution import Interruption
 
 
 class HeldLease:
-    """Shared by the handler's loop and the heart's thread."""
+    """A lease held by this worker: the time of its last renewal, the job's progress, and the task to stop.
+
+    The handler's loop and the heartbeat's thread share it.
+    """
 
     def __init__(self, lease: Lease, *, claimed_at: float, length: timedelta) -> None:
-        """`claimed_at` (monotonic) is when the claim was sent, so that the local deadline is never the later one."""
+        """`claimed_at` (monotonic) is when the claim was sent, so the local deadline is never after the database's."""
         self.lease = lease
         self._loop = asyncio.get_running_loop()
         self._length = length.total_seconds()
         self._lock = threading.Lock()
         self._renewed_at = claimed_at
         self._progress: Progress | None = None
-        self._told: Progress | None = None
+        self._reported: Progress | None = None
         self._interruption: Interruption | None = None
         self._work: asyncio.Task[object] | None = None
 
@@ -55,7 +58,10 @@ class HeldLease:
             work.cancel()
 
     def interrupt(self, why: Interruption) -> None:
-        """From any thread. The first reason stands, but a lost lease overrides: then nothing may be written."""
+        """Stop the handler; callable from any thread. The first reason stands.
+
+        Only a lost lease overrides it, because then nothing may be written.
+        """
         with self._lock:
             if self._interruption is None or why is Interruption.LEASE_LOST:
                 self._interruption = why
@@ -64,38 +70,38 @@ class HeldLease:
             self._loop.call_soon_threadsafe(work.cancel)
 
     def pulse(self, *, now: float) -> LeaseBeat | None:
-        """Due at a third of the lease, or when there is progress to tell."""
+        """Return a beat if one is due: after a third of the lease, or when there is new progress."""
         progress = self._progress
-        told = progress if progress != self._told else None
-        if told is None and now - self._renewed_at < self._length / 3:
+        new = progress if progress != self._reported else None
+        if new is None and now - self._renewed_at < self._length / 3:
             return None
-        return LeaseBeat(lease=self.lease, progress=told)
+        return LeaseBeat(lease=self.lease, progress=new)
 
     def renewed(self, pulse: LeaseBeat, *, sent_at: float) -> None:
         self._renewed_at = sent_at
-        self._told = pulse.progress or self._told
+        self._reported = pulse.progress or self._reported
 
     def left(self, *, now: float) -> float:
-        """Seconds until the local deadline; negative when it has passed."""
+        """Return the seconds until the local deadline; negative once it has passed."""
         return self._renewed_at + self._length - now
 
 
 def monotonic() -> float:
-    """Seconds; local, for leases are measured by the database and only bounded here."""
+    """Return seconds of the local clock; the database measures leases, and this clock only bounds them."""
     return time.monotonic()
 
 
 log = structlog.get_logger()
 
 TICK = 1.0
-"""Seconds: how soon progress is told and a passed deadline noticed."""
+"""Seconds between looks at the leases: progress is reported and a passed deadline noticed within this time."""
 
 OpenLeases = Callable[[], AbstractAsyncContextManager[Leases]]
 
 
 class Heartbeat:
     def __init__(self, open_leases: OpenLeases, *, lease: timedelta) -> None:
-        """`open_leases` is entered on the heart's own thread: a connection belongs to one loop."""
+        """`open_leases` is entered on the heartbeat's own thread, because a connection belongs to one loop."""
         self._open_leases = open_leases
         self._length = lease
         self._holds: set[HeldLease] = set()
@@ -111,7 +117,7 @@ class Heartbeat:
 
     @contextmanager
     def hold(self, lease: Lease, *, claimed_at: float) -> Iterator[HeldLease]:
-        """Beat for this lease for as long as the context lasts."""
+        """Send beats for this lease while the context lasts."""
         hold = HeldLease(lease, claimed_at=claimed_at, length=self._length)
         self._holds.add(hold)
         try:
@@ -131,27 +137,27 @@ class Heartbeat:
 
     async def _tick(self, leases: Leases) -> None:
         now = monotonic()
-        # Copied in one step, for attempts begin and end on the other thread.
+        # Copied in one step, because attempts begin and end on the other thread.
         holds = {hold.lease: hold for hold in self._holds.copy() if not _is_over(hold, now=now)}
         pulses = [pulse for hold in holds.values() if (pulse := hold.pulse(now=now))]
         if not pulses:
             return
         try:
-            # Never past a deadline: they are looked at between beats.
+            # Never past a deadline, because deadlines are checked between beats.
             nearest = min(hold.left(now=now) for hold in holds.values())
             async with asyncio.timeout(min(nearest, self._length.total_seconds() / 6)):
                 beats = await leases.beat(pulses, lease=self._length)
         except (Unavailable, TimeoutError) as error:
             log.warning("beat_failed", leases=len(pulses), reason=str(error) or "timed out")
             return
-        except Exception:  # the heart must go on: without it every lease of this worker runs out
+        except Exception:  # heartbeats must go on: without them every lease of this worker expires
             log.exception("beat_failed", leases=len(pulses))
             return
         _answer(beats, holds=holds, pulses={pulse.lease: pulse for pulse in pulses}, sent_at=now)
 
 
 def _is_over(hold: HeldLease, *, now: float) -> bool:
-    """Past its local deadline: somebody else may claim the job from now on."""
+    """Return True past the local deadline, from when another worker may claim the job; then interrupt its handler."""
     over = hold.left(now=now) <= 0
     if over:
         hold.interrupt(Interruption.LEASE_LOST)
@@ -173,5 +179,5 @@ def _answer(
 
 @contextlib.asynccontextmanager
 async def shared(leases: Leases) -> AsyncIterator[Leases]:
-    """For a store that any loop may use."""
+    """Open leases of a store that any loop may use."""
     yield leases

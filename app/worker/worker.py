@@ -1,4 +1,7 @@
-"""The worker: a consumer for each lane, a heart, a sweeper; and how they stop."""
+"""The worker: consumers of the lanes, heartbeats, and background loops; and the order in which they stop.
+
+Each turn of a loop has a deadline, an error costs one turn, and the time since the last success is reported.
+"""
 
 import asyncio
 import math
@@ -30,18 +33,18 @@ async def run_periodically(
     after: timedelta = timedelta(),
     vital: bool = True,
 ) -> None:
-    """Run `turn` again and again until cancelled, for the first time `after` a while.
+    """Run `turn` every so often until cancelled, first after `after`.
 
-    A process is not ready while a vital one has not succeeded for long.
+    The process is not ready while a vital loop has not succeeded for long.
     """
-    # Three turns may fail, each as slowly as it is let.
+    # Three turns may fail, each as late as its deadline.
     metrics.loop_started(name, silent_after=3 * (every + deadline).total_seconds() if vital else math.inf)
     await asyncio.sleep(after.total_seconds())
     while True:
         try:
             async with asyncio.timeout(deadline.total_seconds()):
                 await turn()
-        except Exception as error:  # a loop that dies takes recovery with it: log, and try again
+        except Exception as error:  # a loop must not die, because recovery depends on it: log, and try again
             log.warning("loop_failed", loop=name, exc_info=error)
         else:
             metrics.loop_succeeded(name)
@@ -50,17 +53,17 @@ async def run_periodically(
 
 FULL_PASS_EVERY = timedelta(minutes=10)
 PURGE_AFTER = timedelta(minutes=10)
-"""At most, and by chance: workers that start together do not all list the blob store at once."""
+"""The longest random delay of the first purge, so that workers started together don't list the blob store at once."""
 
 UPKEEP_EVERY = timedelta(hours=1)
 UPKEEP_AFTER = timedelta(minutes=1)
-"""At most, and by chance, like that."""
+"""The longest random delay of the first maintenance, for the same reason."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Worker:
     name: str
-    """Under which its jobs are claimed."""
+    """The name under which its jobs are claimed."""
     consumers: Sequence[Consumer]
     heart: Heartbeat
     sweeping: Sweeper
@@ -87,7 +90,10 @@ class Worker:
         log.info("worker_started", worker=self.name, lanes=[consumer.lane for consumer in self.consumers])
 
     async def stop(self) -> None:
-        """No new claims; handlers finish within the grace period or give their jobs back; beats go on until the end."""
+        """Stop claiming, let handlers finish within the grace period, release the jobs of the others.
+
+        Heartbeats go on until all handlers have ended.
+        """
         log.info("worker_stopping")
         await asyncio.gather(*(consumer.stop() for consumer in self.consumers))
         await _end(self._sweeping)
@@ -111,7 +117,7 @@ class Worker:
             deadline=max(self.purge_every, timedelta(minutes=10)),
             metrics=self.metrics,
             after=random.random() * min(self.purge_every, PURGE_AFTER),  # noqa: S311 - nothing secret hangs on it
-            # Waste that stays is no reason to serve nobody.
+            # A worker that can't purge can still do jobs.
             vital=False,
         )
 
