@@ -1,4 +1,4 @@
-"""What the checks share: two tenants of their own, jobs in them, and waiting with a deadline."""
+"""Tools of the checks: two tenants of the selftest's own, jobs in them, and waiting with a deadline."""
 
 import asyncio
 import time
@@ -15,17 +15,17 @@ from app.selftest.deployment import Deployment
 
 FIRST_LOOK = 0.02
 LONGEST_BETWEEN_LOOKS = 0.25
-"""Seconds."""
+"""Seconds between two looks at a job."""
 
 ZERO = timedelta()
 
 
 class CheckFailed(Exception):
-    """A check did not see what it should; the text says what it saw."""
+    """Raised by a check that has failed; the text says what it saw."""
 
 
 def reason(error: BaseException) -> str:
-    """In a line; of what a driver has raised and others have wrapped, the first cause."""
+    """Return the error in one line; of a chain of causes, the first one."""
     if isinstance(error, (CheckFailed, DairaError)):
         return str(error)
     while error.__cause__ is not None:
@@ -35,18 +35,18 @@ def reason(error: BaseException) -> str:
 
 class SelftestBench:
     def __init__(self, deployment: Deployment, *, patience: timedelta) -> None:
-        """`patience`: for a worker to take a job that it was rung for, and again to finish it."""
+        """`patience` is the time for a worker to take a job after its ring, and again to finish it."""
         self.parts = deployment
         self.patience = patience
         self.tenant = selftest.new_tenant()
         self.other = selftest.new_tenant()
         self.tenants: list[TenantId] = []
         self.blobs: list[str] = []
-        """Keys. Both: all that there is of this run, or was about to be."""
+        """Keys of blobs. Tenants and keys are noted before they are made, so that all of them are removed."""
 
     @property
     def recovery(self) -> timedelta:
-        """What a sweep may take to find a job, and a worker to do it then."""
+        """The time for a sweep to find a job and for a worker to do it then."""
         return self.parts.sweep_every + FIRST_RING_GRACE + self.patience
 
     async def enqueue(
@@ -57,7 +57,7 @@ class SelftestBench:
         seconds: float = 0,
         blob: DocumentId | None = None,
     ) -> Job:
-        """Committed, and not rung."""
+        """Commit a job without a ring."""
         payload = {"seconds": seconds, "blob": blob and str(blob)}
         new = NewJob(id=JobId(uuid7()), kind=selftest.KIND, payload=payload, run_in=run_in)
         async with self.parts.database.begin(tenant or self.tenant) as tx:
@@ -70,13 +70,13 @@ class SelftestBench:
         return job
 
     def blob(self) -> tuple[DocumentId, str]:
-        """An id of this run, and its key."""
+        """Return a new blob's id, and its key."""
         blob = DocumentId(uuid7())
         self.blobs.append(blob_key(self.tenant, blob))
         return blob, self.blobs[-1]
 
     async def now(self, job: Job) -> Job:
-        """The job as it is now."""
+        """Read the job anew. Raises CheckFailed if it is gone."""
         async with self.parts.database.begin(job.tenant_id) as tx:
             found = await tx.jobs.get(job.id)
         if found is None:
@@ -88,7 +88,7 @@ class SelftestBench:
             return await tx.jobs.attempts(job.id)
 
     async def until(self, job: Job, condition: Callable[[Job], bool], *, within: timedelta) -> Job:
-        """The job, as soon as the condition holds. Raises Failed, saying how it stands, when the time is over."""
+        """Return the job when the condition holds. Raises CheckFailed with its state after `within`."""
         deadline = time.monotonic() + within.total_seconds()
         pause = FIRST_LOOK
         while not condition(job := await self.now(job)):
@@ -102,7 +102,7 @@ class SelftestBench:
         return await self.until(job, lambda now: now.state.terminal, within=within)
 
     async def check_history(self, job: Job, outcomes: Sequence[AttemptOutcome]) -> Attempt:
-        """The job is done, by these attempts and with the result of the last, which is returned."""
+        """Check that the job is done by these attempts, with the last one's result. Returns the last attempt."""
         history = await self.history(job)
         seen = [attempt.outcome for attempt in history]
         if (job.state, job.attempts, seen) != (JobState.DONE, len(outcomes), list(outcomes)):

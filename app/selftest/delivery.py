@@ -1,4 +1,4 @@
-"""From a committed row to a done job: rung, not rung, rung too often, and called off."""
+"""Checks of delivery: jobs that are rung, not rung, rung too often, and cancelled."""
 
 import time
 from datetime import timedelta
@@ -7,18 +7,18 @@ from app.domain.jobs import AttemptOutcome, Job, JobState
 from app.selftest.bench import CheckFailed, SelftestBench
 
 TIMES = 3
-"""One after another: one job may happen to be found by a look at the very moment that it is rung for, not each."""
+"""Jobs one after another. A sweep may find one job at the moment of its ring, but not all of them."""
 
 SLOW = 0.5
-"""Seconds: a bell is heard within some ms; a worker that has just been busy looks for lost ones a second later."""
+"""Seconds. A doorbell is answered within some ms; a worker without one finds the job a second later at the earliest."""
 
 BELLS = 20
 
 SHORT = timedelta(seconds=1)
-"""Of the job that is rung too often: bells come before it, while it runs, and after it."""
+"""The length of the job that is rung too often: rings come before it, while it runs, and after it."""
 
 LONG = timedelta(seconds=20)
-"""Of the job that is cancelled: a beat comes with each second of its progress."""
+"""The length of the job that is cancelled; a beat comes with each second of its progress."""
 
 
 async def delivery(bench: SelftestBench) -> str:
@@ -29,7 +29,7 @@ async def delivery(bench: SelftestBench) -> str:
     seen = f"picked up within {pickup * 1000:.0f} ms, done by {last.worker}"
     if pickup < SLOW:
         return seen
-    return f"{seen}: slow. All slots are busy, or DAIRA_QUEUE_URL is not that of the workers and no bell is heard"
+    return f"{seen}: slow. All slots are busy, or DAIRA_QUEUE_URL differs from the workers' and no doorbell arrives"
 
 
 async def lost_bell(bench: SelftestBench) -> str:
@@ -47,7 +47,7 @@ async def duplicate_bells(bench: SelftestBench) -> str:
     job = await bench.ended(job, within=SHORT + bench.patience)
     for _ in range(BELLS // 2):
         await bench.ring(job)
-    # What is rung after them is answered after them, or nearly so.
+    # A job that is rung after them is answered after them, or nearly so.
     await _delivered(bench)
     await bench.check_history(await bench.now(job), [AttemptOutcome.DONE])
     return f"{BELLS} bells, one attempt"
@@ -81,6 +81,6 @@ async def _delivered(bench: SelftestBench) -> Job:
 
 
 def _pickup(job: Job) -> float:
-    """Seconds from due to claimed, by the database's clock."""
+    """Return the seconds from due to claimed, by the database's clock."""
     assert job.started_at is not None, "it is done"
     return (job.started_at - job.run_after).total_seconds()

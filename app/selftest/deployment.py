@@ -1,4 +1,4 @@
-"""What is tested: the parts that the settings lead to, and two that are there for the test alone."""
+"""The deployment under test: the parts that the settings name, and two that only the test has."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -15,30 +15,30 @@ from app.ports.leases import Leases, Sweeps
 
 
 class IsolationProbe(Protocol):
-    """The tenant wall, tried with statements that the program itself never makes."""
+    """Tries the isolation of tenants with statements that the program itself never makes."""
 
     async def furnish(self, tenant: TenantId) -> None:
-        """A row in every tenant table; the tenant is registered already."""
+        """Add a row of this tenant, which is registered, to every tenant table."""
         ...
 
     async def tables(self) -> list[str]:
-        """Every table that holds tenants' rows and can be read."""
+        """Return every readable table that holds tenants' rows."""
         ...
 
     async def faults(self, mine: TenantId, theirs: TenantId) -> list[str]:
-        """What is wrong, of two furnished tenants; nothing when the wall stands."""
+        """Return the faults found between two furnished tenants; empty if they are isolated."""
         ...
 
 
 class VictimWorker(Protocol):
-    """A worker in a process of its own, which can do no more than to claim."""
+    """A worker in a process of its own, which can only claim."""
 
     async def claim(self, ring: Ring, *, lease: timedelta) -> bool:
-        """False: somebody else was faster."""
+        """Claim the job. Returns False if another worker was faster."""
         ...
 
     async def kill(self) -> None:
-        """At once, as a kernel does that is out of memory."""
+        """Kill the process at once, as the kernel's out-of-memory killer does."""
         ...
 
 
@@ -48,9 +48,9 @@ class Deployment:
     leases: Leases
     sweeps: Sweeps
     doorbell: Doorbell
-    """Of the lane that selftest jobs belong to."""
+    """The doorbell of the lane that selftest jobs belong to."""
     blobs: Blobs
     wall: IsolationProbe
     doomed: Callable[[], AbstractAsyncContextManager[VictimWorker]]
-    """Entered when it is ready to claim; dead when left."""
+    """Starts a worker that can be killed: it can claim when the context is entered, and is dead when it is left."""
     sweep_every: timedelta

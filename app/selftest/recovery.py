@@ -1,4 +1,4 @@
-"""Workers that are lost: their job goes to another, and what they still write counts for nothing."""
+"""Checks of recovery: another worker does a lost worker's job, and the lost one's writes are refused."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -12,19 +12,19 @@ from app.domain.selftest import KIND
 from app.selftest.bench import CheckFailed, SelftestBench, reason, ring_of
 
 LEASE = timedelta(seconds=1)
-"""Short, so that it runs out soon; the workers' own leases are as they are."""
+"""The lease of the selftest's own claims: short, so that it expires soon. Other workers' leases are not affected."""
 
 TRIES = 5
-"""For a claim of our own: an idle worker may look for lost bells just then, and be faster."""
+"""Tries for a claim of the selftest's own: an idle worker that looks for lost doorbells may be faster."""
 
 STALE = JobError(code="internal", message="written by a worker that had lost its lease")
 
 
 async def killed_worker(bench: SelftestBench) -> str:
     """A job whose worker is killed is done by another, once."""
-    async with bench.parts.doomed() as doomed:
-        job = await _claimed_by(lambda ring: doomed.claim(ring, lease=LEASE), bench)
-        await doomed.kill()
+    async with bench.parts.doomed() as victim:
+        job = await _claimed_by(lambda ring: victim.claim(ring, lease=LEASE), bench)
+        await victim.kill()
     job = await bench.ended(job, within=LEASE + bench.recovery)
     last = await _check_recovered(bench, job)
     return f"its lease ran out, {last.worker} took the job {await _waited(bench, job):.1f} s later and did it"
@@ -52,21 +52,21 @@ async def _claimed_by(claim: Callable[[Ring], Awaitable[bool]], bench: SelftestB
         job = await bench.enqueue(seconds=seconds)
         if await claim(ring_of(job)):
             return job
-    raise CheckFailed(f"a worker claimed the job before the selftest could, {TRIES} times: try again")
+    raise CheckFailed(f"a worker claimed the job before the selftest could, {TRIES} times; run it again")
 
 
 async def _check_refused(bench: SelftestBench, stale: Lease, *, when: str) -> None:
     attempts = {"result": _write_result, "beat": _beat, "settle": _settle}
-    for what, write in attempts.items():
+    for name, write in attempts.items():
         try:
             refused = not await write(bench, stale)
         except DairaError:
             raise
         except Exception as error:
-            # A fence says no. What is said by a key behind it comes too late for whatever has no key.
-            raise CheckFailed(f"a {what} with a lost lease got past the fence {when}: {reason(error)}") from error
+            # The fence must refuse. A unique key behind it raises, but protects only tables that have one.
+            raise CheckFailed(f"a {name} with a lost lease got past the fence {when}: {reason(error)}") from error
         if not refused:
-            raise CheckFailed(f"a {what} with a lost lease was accepted {when}: the fence does not hold")
+            raise CheckFailed(f"a {name} with a lost lease was accepted {when}; the fence does not hold")
 
 
 async def _write_result(bench: SelftestBench, stale: Lease) -> bool:
@@ -89,7 +89,7 @@ async def _settle(bench: SelftestBench, stale: Lease) -> bool:
 
 
 class _TakenBackError(Exception):
-    """Rolls a transaction back: what it could do is known, and shall not have been done."""
+    """Rolls a transaction back after its write was tried, so that nothing is changed."""
 
 
 def _settlement(lease: Lease, state: JobState) -> Settlement:
@@ -100,11 +100,11 @@ def _settlement(lease: Lease, state: JobState) -> Settlement:
 async def _check_recovered(bench: SelftestBench, job: Job) -> Attempt:
     last = await bench.check_history(job, [AttemptOutcome.EXPIRED, AttemptOutcome.DONE])
     if (job.expiries, job.failures, job.error) != (1, 0, None):
-        raise CheckFailed(f"the job counts {job.expiries} leases that ran out and {job.failures} failures, not 1 and 0")
+        raise CheckFailed(f"the job counts {job.expiries} expired leases and {job.failures} failures, not 1 and 0")
     return last
 
 
 async def _waited(bench: SelftestBench, job: Job) -> float:
-    """Seconds from the end of the lost lease to the second claim, by the database's clock."""
+    """Return the seconds from the end of the lost lease to the second claim, by the database's clock."""
     lost, taken = await bench.history(job)
     return (taken.started_at - lost.started_at - LEASE).total_seconds()

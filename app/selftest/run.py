@@ -1,4 +1,4 @@
-"""One run: register, check everything that can be checked side by side, and clean up whatever happens."""
+"""One run of the selftest: register tenants, run the checks concurrently, and clean up whatever happens."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ class CheckVerdict(StrEnum):
 class Check:
     name: str
     look: Callable[[SelftestBench], Awaitable[str]]
-    """Answers with what it saw; raises Failed for what should not be. Its docstring is what is checked."""
+    """Runs the check: returns what it saw, or raises CheckFailed. Its docstring is the sentence that is shown."""
     needs_worker: bool = True
 
     @property
@@ -64,7 +64,7 @@ CLEAN_UP = Check(name="clean-up", look=tenants.removed)
 async def selftest(
     deployment: Deployment, *, patience: timedelta, watcher: CheckObserver, checks: Sequence[Check] = CHECKS
 ) -> list[CheckFinding]:
-    """Every check's finding. Cancelling it is safe: what it has made is removed all the same."""
+    """Return every check's finding. Cancelling is safe: the tenants and blobs are removed all the same."""
     bench = SelftestBench(deployment, patience=patience)
     findings: list[CheckFinding] = []
     try:
@@ -77,7 +77,10 @@ async def selftest(
 
 
 async def _check_all(checks: Sequence[Check], bench: SelftestBench, watcher: CheckObserver) -> list[CheckFinding]:
-    """Side by side: the whole takes about as long as the slowest. Without a worker, most of it could only wait."""
+    """Run the checks concurrently, so that all take about as long as the slowest.
+
+    Checks that need a worker are skipped if the delivery check finds none, because they could only wait.
+    """
     delivered = asyncio.ensure_future(_find(DELIVERY, bench, watcher))
 
     async def find(check: Check) -> CheckFinding:
@@ -97,7 +100,7 @@ async def _find(check: Check, bench: SelftestBench, watcher: CheckObserver) -> C
     try:
         seen = await check.look(bench)
         verdict = CheckVerdict.PASSED
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what this check found, and the others go on
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is this check's finding, and the others go on
         seen = reason(error)
     finding = CheckFinding(check=check, verdict=verdict, seen=seen, seconds=time.monotonic() - started)
     watcher.found(finding)

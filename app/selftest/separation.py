@@ -1,4 +1,4 @@
-"""What must stay apart, tenants; and what must not, the stores of those who share them."""
+"""Checks that tenants are isolated from each other, and that all processes share one blob store."""
 
 import hashlib
 import secrets
@@ -15,21 +15,21 @@ from app.selftest.bench import CheckFailed, SelftestBench, ring_of
 from app.selftest.recovery import LEASE
 
 FAR_OFF = timedelta(hours=1)
-"""A job for later: whoever finds it leaves it alone, so what is done to it was done by a forged bell."""
+"""The delay of a job that no worker claims by itself, so that any change to it was caused by the forged doorbell."""
 
 SIZE = 100_000
-"""Bytes of a blob: more than a block, less than is noticed."""
+"""Bytes of a blob: more than a block, and too few to burden a deployment."""
 
 
 async def forged_bell(bench: SelftestBench) -> str:
     """A bell that names a job under another tenant reaches nothing."""
     job = await bench.enqueue(run_in=FAR_OFF)
     forged = ring_of(job, tenant=bench.other)
-    # Under its own tenant the job is there, and not due.
+    # Under its own tenant the job exists and is not due.
     await _check_claim(bench, ring_of(job), ClaimOutcome.NOT_DUE)
     await _check_claim(bench, forged, ClaimOutcome.MISSING_OR_LOCKED)
     await bench.parts.doorbell.ring([forged])
-    # Rung after it and so answered after it, by the workers that are there.
+    # Rung after it, and so answered after it.
     await bench.ended(await bench.ring(await bench.enqueue(tenant=bench.other)), within=bench.patience)
     if await bench.now(job) != job or await bench.history(job):
         raise CheckFailed("a job was changed by a bell that named it under another tenant")
@@ -37,13 +37,13 @@ async def forged_bell(bench: SelftestBench) -> str:
 
 
 async def isolation(bench: SelftestBench) -> str:
-    """No tenant sees or writes another's rows, and nobody any without a tenant."""
+    """No tenant sees or writes another's rows, and none can be seen or written without a tenant."""
     wall, mine, theirs = bench.parts.wall, bench.tenant, bench.other
     for tenant in (mine, theirs):
         await wall.furnish(tenant)
     if faults := await wall.faults(mine, theirs):
         raise CheckFailed("; ".join(faults))
-    return f"{len(await wall.tables())} tables: no row of another tenant to be seen or written, none without a tenant"
+    return f"{len(await wall.tables())} tables: no row of another tenant visible or writable, none without a tenant"
 
 
 async def blobs(bench: SelftestBench) -> str:
@@ -51,9 +51,9 @@ async def blobs(bench: SelftestBench) -> str:
     store, (_, key), content = bench.parts.blobs, bench.blob(), secrets.token_bytes(SIZE)
     await store.put(key, _chunks(content))
     if await _read(store.get(key)) != content:
-        raise CheckFailed("other bytes were read than were stored")
+        raise CheckFailed("the bytes that were read differ from those stored")
     if await _read(store.get(key, start=10, end=SIZE // 2)) != content[10 : SIZE // 2]:
-        raise CheckFailed("a range of the bytes is not what was asked for")
+        raise CheckFailed("a range of the bytes differs from the one requested")
     await store.delete(key)
     try:
         await _read(store.get(key))
@@ -70,8 +70,8 @@ async def shared_blobs(bench: SelftestBench) -> str:
     reader = (await bench.check_history(job, [AttemptOutcome.DONE])).worker
     assert isinstance(job.result, dict), "it is the last attempt's"
     if job.result["sha256"] != hashlib.sha256(content).hexdigest():
-        raise CheckFailed(f"{reader} does not find what is stored here: DAIRA_BLOB_URL must lead all to one store")
-    return f"{reader} read what was stored here"
+        raise CheckFailed(f"{reader} does not find bytes stored here; set DAIRA_BLOB_URL to the same store for all")
+    return f"{reader} read the bytes stored here"
 
 
 async def _check_claim(bench: SelftestBench, ring: Ring, expected: ClaimOutcome) -> None:

@@ -1,4 +1,4 @@
-"""The tenants of a selftest: registered before the checks, removed after them, whatever these have come to."""
+"""The tenants of a selftest: registered before the checks and removed after them, whatever the outcome."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,7 @@ from app.ports.leases import Sweeps
 from app.selftest.bench import CheckFailed, SelftestBench, reason
 
 ABANDONED = timedelta(days=1)
-"""A selftest as old as that runs no more: it was killed, and could not clean up."""
+"""Age from which tenants of a selftest count as left behind by a killed one."""
 
 NAMES_AT_A_TIME = 100
 
@@ -24,7 +24,7 @@ async def registered(bench: SelftestBench) -> str:
                 await tx.tenant.add()
         except Exception as error:
             bench.tenants.remove(tenant)
-            raise CheckFailed(f"no tenant can be registered ({reason(error)}): see `daira doctor`") from error
+            raise CheckFailed(f"no tenant can be registered ({reason(error)}); run `daira doctor`") from error
     return f"{bench.tenant} and {bench.other}"
 
 
@@ -37,7 +37,7 @@ async def removed(bench: SelftestBench) -> str:
     for key in bench.blobs:
         try:
             await bench.parts.blobs.delete(key)
-        except Exception as error:  # noqa: BLE001 - one thing that stays must not keep the others
+        except Exception as error:  # noqa: BLE001 - one that can't be removed must not stop the removal of others
             left.append(f"blob {key} ({reason(error)})")
     for tenant in bench.tenants:
         try:
@@ -52,7 +52,7 @@ async def removed(bench: SelftestBench) -> str:
 
 
 async def _remove(database: Database, tenant: TenantId) -> int:
-    """The number of jobs that went with it."""
+    """Remove the tenant and return the number of its jobs."""
     # Committed first: from then on no worker begins another of its jobs.
     async with database.begin(tenant) as tx:
         await tx.tenant.set_state(TenantState.SUSPENDED)
@@ -78,7 +78,7 @@ async def _remove_abandoned(database: Database, sweeps: Sweeps) -> int:
 
 
 async def _is_abandoned(tx: Tx) -> bool:
-    """Old enough, and holding nothing but what a selftest makes: a name is no proof."""
+    """Return True if the tenant is old enough and holds only things that a selftest makes; a name is no proof."""
     tenant = await tx.tenant.get()
     return (
         tenant is not None

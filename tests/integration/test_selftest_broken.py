@@ -118,7 +118,7 @@ async def test_workers_whose_sweep_finds_nothing_and_who_have_another_blob_store
     assert failed(found) == {"lost bell", "killed worker", "stale writer", "shared blobs"}
     assert found["lost bell"].seen == "the job is still queued after 3.5 s, 0 attempt(s) so far"
     assert found["killed worker"].seen.startswith("the job is still claimed by doomed-")
-    assert "does not find what is stored here: DAIRA_BLOB_URL" in found["shared blobs"].seen
+    assert "does not find bytes stored here; set DAIRA_BLOB_URL" in found["shared blobs"].seen
 
 
 async def test_a_worker_that_never_hears_of_a_cancel_is_told(
@@ -137,7 +137,7 @@ async def test_workers_that_listen_to_another_queue_are_slow_and_it_says_why(
     settings = settings_of(cloned, tmp_path)
     elsewhere = settings.model_copy(update={"queue_url": SecretStr(valkey.url)})
     found = await find(elsewhere, worker=settings, patience=5, checks=set())
-    assert "DAIRA_QUEUE_URL is not that of the workers" in found["delivery"].seen
+    assert "DAIRA_QUEUE_URL differs from the workers'" in found["delivery"].seen
 
 
 async def test_workers_of_an_older_version_are_told_from_none(
