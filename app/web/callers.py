@@ -1,7 +1,7 @@
-"""Who asks: known by the credential, held to a rate, and let in to what the scopes allow, in this order.
+"""Authentication, rate limit and scopes of a request, checked in this order.
 
-A route asks by the type of its first parameter, which is settled before any id is looked at: who may not ask never
-learns whether an id exists.
+A route requires a caller by the type of its first parameter, which is resolved before any id. So a client without
+access never learns whether an id exists.
 """
 
 import math
@@ -24,7 +24,7 @@ from app.web.refusals import refuses
 
 
 class _Admission(SecurityBase):
-    """FastAPI's own scheme would answer in its own words, and 403 to who sends nothing."""
+    """Admits a request's caller. FastAPI's own scheme would answer a missing key with 403, in its own format."""
 
     scheme_name = "key"
     model = HTTPBearer(
@@ -43,7 +43,7 @@ _caller = refuses(Unauthorized, Forbidden, TooMany, Unavailable)(_Admission())
 
 
 async def may_still_read(request: Request) -> bool:
-    """Of an answer that takes long: whether its credential is still good for it. Raises Unavailable."""
+    """Return True if the credential of a long answer may still read. Raises Unavailable."""
     try:
         return (await _authenticated(request)).may(Scope.DOCUMENTS_READ)
     except (Unauthorized, Forbidden):
@@ -64,13 +64,13 @@ def _hold_to_rate(request: Request, caller: Caller) -> None:
     request.state.rate_headers = _headers(verdict)
     if not verdict.admitted:
         raise TooMany(
-            f"more than {verdict.limit:,} requests a minute, the limit here: slow down",
+            f"more than {verdict.limit:,} requests a minute, this tenant's limit; slow down",
             retry_after=timedelta(seconds=_whole(verdict.wait)),
         )
 
 
 def _headers(verdict: RateDecision) -> dict[str, str]:
-    """Of draft-ietf-httpapi-ratelimit-headers: within `t` seconds no more than `r` requests can be used."""
+    """Return the headers of draft-ietf-httpapi-ratelimit-headers: `r` requests are left in the next `t` seconds."""
     return {
         "RateLimit-Policy": f'"requests";q={verdict.limit};w={WINDOW:.0f}',
         "RateLimit": f'"requests";r={verdict.remaining};t={_whole(verdict.wait)}',
@@ -83,10 +83,10 @@ def _whole(seconds: float) -> int:
 
 def _require(caller: Caller, scopes: list[str]) -> None:
     if not caller.scopes:
-        raise Forbidden("this credential has no scope of this service")
+        raise Forbidden("this credential grants no Daira scope; see docs/operations.md#tokens-of-an-oidc-issuer")
     missing = [scope for scope in scopes if not caller.may(Scope(scope))]
     if missing:
-        raise Forbidden(f"this needs the scope {' and '.join(missing)}, which the credential does not have")
+        raise Forbidden(f"this credential lacks the scope {' and '.join(missing)}; use a key that has it")
 
 
 async def _tenant(caller: Annotated[Caller, Depends(_caller)]) -> TenantId:
@@ -94,7 +94,7 @@ async def _tenant(caller: Annotated[Caller, Depends(_caller)]) -> TenantId:
 
 
 AnyCaller = Annotated[Caller, Depends(_caller)]
-"""Whatever the scopes, if there are any."""
+"""A caller with any scope."""
 
 Reader = Annotated[TenantId, Security(_tenant, scopes=[Scope.DOCUMENTS_READ])]
 Writer = Annotated[TenantId, Security(_tenant, scopes=[Scope.DOCUMENTS_WRITE])]
@@ -103,4 +103,4 @@ JobWriter = Annotated[TenantId, Security(_tenant, scopes=[Scope.JOBS_WRITE])]
 WebhookWriter = Annotated[TenantId, Security(_tenant, scopes=[Scope.WEBHOOKS_WRITE])]
 WritingCaller = Annotated[Caller, Security(_caller, scopes=[Scope.DOCUMENTS_WRITE])]
 JobWritingCaller = Annotated[Caller, Security(_caller, scopes=[Scope.JOBS_WRITE])]
-"""Where the caller's limits count as well."""
+"""A caller that may request jobs, with its limits."""

@@ -1,4 +1,4 @@
-"""What routes ask for: the services, and ids that may be nonsense. Who asks is in `callers`."""
+"""Dependencies of routes: the services, ids, and the Idempotency-Key. The caller's are in `callers`."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -22,29 +22,29 @@ from app.web.refusals import refuses
 
 
 def _of_runtime(name: str) -> Any:
-    """One of the services that the running program consists of."""
+    """Return a dependency on one of the running program's services."""
 
-    # A coroutine, though it awaits nothing: a plain function would be run in a thread.
+    # A coroutine, though it awaits nothing, because a plain function would be run in a thread.
     async def service(request: Request) -> Any:
         return getattr(request.app.state.runtime, name)
 
     return Depends(service)
 
 
-def _id_of(what: str) -> BeforeValidator:
-    """What is no id can't be one of anything: answered like an unknown one, and only to who may ask."""
+def _id_of(noun: str) -> BeforeValidator:
+    """Return a validator that answers a malformed id with 404, like an unknown one."""
 
     def read(text: str) -> UUID:
         try:
             return UUID(text)
         except ValueError:
-            raise NotFound(f"there is no such {what}") from None
+            raise NotFound(f"there is no such {noun}") from None
 
     return BeforeValidator(read)
 
 
 PageNumber = Annotated[int, Path(description="From 1.", json_schema_extra={"minimum": 1})]
-"""One that no document has is answered like one that this document has not."""
+"""A page number. One out of any range gets the same 404 as a missing page."""
 
 TheDocuments = Annotated[DocumentService, _of_runtime("documents")]
 TheEvents = Annotated[EventService, _of_runtime("events")]
@@ -65,8 +65,8 @@ KEY = Header(
     min_length=1,
     max_length=255,
     pattern=r"^[\x20-\x7e]*$",
-    description="1 to 255 printable ASCII characters of your choice. Sent again within 24 hours with the same key, the"
-    " request is answered with what the first one made, and nothing is made twice.",
+    description="1 to 255 printable ASCII characters of your choice. A request sent again with the same key within 24"
+    " hours does nothing new and is answered with the result of the first one.",
     examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
 )
 

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems. The one table that knows both our errors and HTTP's statuses."""
+"""Errors as RFC 9457 problems, with the one table that maps the domain's errors to HTTP statuses."""
 
 import math
 import traceback
@@ -35,32 +35,32 @@ PROBLEM = "application/problem+json"
 
 
 class FieldFault(BaseModel):
-    """What is wrong, and where."""
+    """A fault in a request: its place, as a JSON pointer, and its reason."""
 
     pointer: str
     detail: str
 
 
 class Problem(BaseModel):
-    """What went wrong (RFC 9457). `code` is for programs, `detail` for people."""
+    """A problem document (RFC 9457). `code` is for programs, `detail` for people."""
 
-    type: str = Field(description="A URI reference; `about:blank` where the status says it all.")
+    type: str = Field(description="A URI reference; `about:blank` if the status says it all.")
     title: str
     status: int
     detail: str
-    code: str = Field(description="In snake_case, and never changed; new ones may come.")
+    code: str = Field(description="The problem's name in snake_case. Names never change; new ones may be added.")
     request_id: str
-    errors: list[FieldFault] | None = Field(None, description="Of a request that is not valid.")
+    errors: list[FieldFault] | None = Field(None, description="The faults of a request that is not valid.")
 
 
 class HealthBody(BaseModel):
-    """It is well."""
+    """The status of a healthy or ready service."""
 
     status: Literal["ok"]
 
 
 class ReadinessBody(BaseModel):
-    """What is not ready, and why."""
+    """The parts that are not ready, each with the reason."""
 
     status: Literal["not ready"]
     not_ready: dict[str, str]
@@ -112,7 +112,7 @@ OF_THE_FRAMEWORK = {
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 RETRY_SOON = 5
-"""Seconds, where nothing better is known."""
+"""Seconds of Retry-After if no better time is known."""
 
 
 def install(app: FastAPI) -> None:
@@ -156,7 +156,7 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, DairaError)
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
     if status is None:
-        raise error  # one of the worker's: in a request it is unforeseen
+        raise error  # an error of the worker, unforeseen in a request
     headers: dict[str, str] = {}
     errors = None
     match error:
@@ -187,13 +187,13 @@ async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
     errors = None
     match status:
         case 400:
-            # A body that its parser gives up on, for it is no UTF-8 or nested too deeply: not valid, like any other.
+            # The parser gave up on a body that is not UTF-8 or nested too deeply: answer like any invalid body.
             status, detail = 422, "the body is not JSON"
             errors = [FieldFault(pointer=json_pointer(()), detail=detail)]
         case 404:
             detail = "there is nothing at this address"
             if request.url.path.endswith("/"):
-                detail += ": try it without the slash at its end"
+                detail += "; try it without the slash at its end"
         case 405:
             allowed = ", ".join(_allowed(request))
             headers, detail = {"Allow": allowed}, f"this address takes {allowed}"
@@ -204,7 +204,7 @@ async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
 
 
 def _allowed(request: Request) -> list[str]:
-    """All methods of the address: the router names those of the first route that it meets."""
+    """Return all methods of the address; the router itself names only those of the first route that matches."""
     routes = request.app.routes
     return [
         method
@@ -214,16 +214,16 @@ def _allowed(request: Request) -> list[str]:
 
 
 async def _left(_request: Request, _error: Exception) -> Response:
-    """The client has gone amid its own request: a status for the log and the histogram, as nginx writes it."""
+    """Return nginx's status 499, for the log and the histogram: the client has closed its connection."""
     return Response(status_code=499)
 
 
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     log.error("request_failed", path=request.url.path, exc_info=error)
-    detail = "something failed here that should not; quote the request_id when you report it"
+    detail = "internal error; quote the request_id when you report it"
     if request.app.state.debug:
         detail = "".join(traceback.format_exception(error))
-    # Starlette answers this one outside of all middleware, so what `Requests` adds to every answer is missing.
+    # Starlette answers this outside of all middleware, so the headers that `RequestLog` adds are added here.
     headers = {"X-Request-ID": request.state.request_id, "X-Content-Type-Options": "nosniff"}
     headers |= getattr(request.state, "rate_headers", {})
     headers |= {"Cache-Control": "no-store"}
@@ -231,11 +231,11 @@ async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
 
 
 def said(message: str) -> str:
-    """Of Pydantic's, what is meant for who has sent it."""
+    """Strip Pydantic's `Value error, ` prefix from a message for API clients."""
     return message.removeprefix("Value error, ")
 
 
 def json_pointer(location: Sequence[object]) -> str:
-    """RFC 6901: `("jobs", 0)` is `/jobs/0`."""
+    """Return a JSON pointer (RFC 6901): `("jobs", 0)` is `/jobs/0`."""
     parts = [str(part).replace("~", "~0").replace("/", "~1") for part in location]
     return "/" + "/".join(parts)

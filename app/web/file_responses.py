@@ -1,4 +1,8 @@
-"""Files as answers: what keeps a browser from running, guessing or mixing up what some tenant has uploaded."""
+"""Responses with files: headers that keep a browser from running them, ranges (RFC 9110, section 14), and ETags.
+
+Only one range is served. A request for several gets the whole file, which is always allowed. An answer that the client
+already has is not sent again (RFC 9110, section 13).
+"""
 
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -19,7 +23,7 @@ from app.services.renditions import Rendition
 CHUNK = 256 * 1024
 
 QUIET = {
-    # Opened all the same, a page of somebody's making runs no script and reaches nothing.
+    # An uploaded page, opened in spite of `attachment`, runs no script and loads nothing.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
     # One browser may hold several tenants' keys.
     "Vary": "Authorization",
@@ -27,29 +31,29 @@ QUIET = {
 
 REVALIDATED = "private, no-cache"
 KEPT = "private, max-age=31536000, immutable"
-"""A year: a document's bytes never change, nor do images of its pages."""
+"""One year, because a document's bytes and the images of its pages never change."""
 
 
 def attachment(filename: str) -> str:
-    """Content-Disposition (RFC 6266): the name in ASCII for old readers, in full for all others."""
+    """Return Content-Disposition (RFC 6266) with the name in ASCII, for old clients, and in full."""
     plain = "".join(c if c.isascii() and c.isprintable() and c not in '"\\%' else "_" for c in filename)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"
 
 
 def renamed(filename: str, suffix: str) -> str:
-    """`letter.pdf` as `letter` with another suffix; a name that is all suffix is kept."""
+    """Replace the suffix, for example of `letter.pdf`; a name that is only a suffix, such as `.pdf`, gets one more."""
     stem, dot, _ = filename.rpartition(".")
     return (stem if dot and stem else filename) + suffix
 
 
 def matches(header: str | None, tag: str) -> bool:
-    """Whether If-None-Match names this tag (RFC 9110, section 13.1.2: a weak one will do)."""
+    """Return True if If-None-Match names this tag; weak tags match too (RFC 9110, section 13.1.2)."""
     named = [each.strip().removeprefix("W/") for each in (header or "").split(",")]
     return "*" in named or f'"{tag}"' in named
 
 
 async def begun(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same, with the first one at hand: what fails until then is told by a status, and not by a broken answer."""
+    """Return the chunks with the first one already read, so that an early error gets a status, not a broken answer."""
     first = await anext(chunks, b"")
 
     async def all_of_them() -> AsyncIterator[bytes]:
@@ -61,7 +65,7 @@ async def begun(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 class RenditionResponse(StreamingResponse):
-    """A rendition on its way, closed when it has arrived or its reader has left."""
+    """Sends a rendition, and closes it when it was sent or the client has left."""
 
     def __init__(self, rendition: Rendition, *, media_type: str, headers: Mapping[str, str]) -> None:
         sized = {"Content-Length": str(rendition.size), **headers}
@@ -88,16 +92,16 @@ _ONE_RANGE = re.compile(r"bytes=(?P<first>\d{0,19})-(?P<last>\d{0,19})")
 class ByteRange:
     start: int
     end: int
-    """Not included."""
+    """The first byte after the range."""
 
     def content_range(self, size: int) -> str:
         return f"bytes {self.start}-{self.end - 1}/{size}"
 
 
 def chosen(header: str | None, *, size: int) -> ByteRange | None:
-    """None for all of it: nothing was asked for, or nothing that can be understood.
+    """Return the requested range, or None for the whole document: without a header, or with one that is malformed.
 
-    Raises HTTPException (416) for a range that has nothing of the document.
+    Raises HTTPException (416) for a range outside the document.
     """
     asked = _ONE_RANGE.fullmatch(header.strip()) if header else None
     if asked is None or not (asked["first"] or asked["last"]):
@@ -110,20 +114,20 @@ def chosen(header: str | None, *, size: int) -> ByteRange | None:
             return None
     if start >= end:
         raise HTTPException(
-            416, f"the document has {size} bytes, and none in this range", headers={"Content-Range": f"bytes */{size}"}
+            416, f"the range is outside the document's {size} bytes", headers={"Content-Range": f"bytes */{size}"}
         )
     return ByteRange(start, end)
 
 
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "What the client has is the same still."}}
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "The client's copy is still current."}}
 
 
 def revalidated(request: Request, body: BaseModel, *, headers: Mapping[str, str] | None = None) -> Response:
-    """The body with its ETag, or 304 for who has it."""
+    """Return the body with its ETag, or 304 if the client has it."""
     content = body.model_dump_json().encode()
     tag = sha256(content).hexdigest()[:32]
     # One browser may hold several tenants' keys.
-    told = {"ETag": f'"{tag}"', "Cache-Control": REVALIDATED, "Vary": "Authorization", **(headers or {})}
+    sent = {"ETag": f'"{tag}"', "Cache-Control": REVALIDATED, "Vary": "Authorization", **(headers or {})}
     if matches(", ".join(request.headers.getlist("if-none-match")), tag):
-        return Response(status_code=304, headers=told)
-    return Response(content, media_type="application/json", headers=told)
+        return Response(status_code=304, headers=sent)
+    return Response(content, media_type="application/json", headers=sent)

@@ -1,4 +1,4 @@
-"""Multipart bodies, read as they arrive: the file goes on to the blob store and is never whole in memory or on disk."""
+"""Multipart bodies, read as they arrive: the file streams to the blob store, never whole in memory or on disk."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from multipart import MultipartError, MultipartSegment, PushMultipartParser, par
 from app.domain.errors import Invalid, TooLarge
 
 FIELD_LIMIT = 256 * 1024
-"""Bytes of one field that is not the file."""
+"""The largest size, in bytes, of a field that is not the file."""
 
 PARTS_LIMIT = 20
 
 
 @dataclass(slots=True)
 class MultipartForm:
-    """A form whose parts are met in the order in which they were sent."""
+    """A form whose parts are read in the order in which they were sent."""
 
     content_type: str
     body: AsyncIterator[bytes]
@@ -23,9 +23,9 @@ class MultipartForm:
     filename: str = ""
 
     async def parts(self) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The bytes of each part that is a file, to be read before the next; other fields are kept in `fields`.
+        """Yield the bytes of each file part, to be read before the next one; other parts go into `fields`.
 
-        Raises Invalid for what is not a well-formed form, TooLarge for a field beyond its limit.
+        Raises Invalid for a malformed form, TooLarge for a field beyond its limit.
         """
         events = self._events()
         async for event in events:
@@ -63,14 +63,14 @@ async def _until_end(
 
 
 async def read_text(chunks: AsyncIterator[bytes], *, field: str = "") -> str:
-    """The whole of a short part, or of a body that is no form. Raises TooLarge, Invalid for what is not UTF-8."""
-    what = f"the field {field!r}" if field else "the body"
+    """Read a short part, or a body that is no form, as text. Raises TooLarge, and Invalid if it is not UTF-8."""
+    name = f"the field {field!r}" if field else "the body"
     content = bytearray()
     async for chunk in chunks:
         content += chunk
         if len(content) > FIELD_LIMIT:
-            raise TooLarge(f"{what} has more than {FIELD_LIMIT:,} bytes", pointer=f"/{field}")
+            raise TooLarge(f"{name} has more than {FIELD_LIMIT:,} bytes", pointer=f"/{field}")
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise Invalid(f"{what} is not UTF-8", pointer=f"/{field}") from None
+        raise Invalid(f"{name} is not UTF-8", pointer=f"/{field}") from None

@@ -1,4 +1,4 @@
-"""What may be asked for: a request of each job kind, strict, with limits, checked before anything is stored."""
+"""Requests of each job kind: strict models with limits, checked before anything is stored."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -25,17 +25,17 @@ from app.web.errors import json_pointer, said
 from app.web.strict_json import parse_json, whole
 
 LANGUAGES = r"^[a-z]{3}(_[a-z]+)?(\+[a-z]{3}(_[a-z]+)?)*$"
-"""One or more installed models, as ISO 639-2 codes, with a script where there are several."""
+"""One or more installed models, as ISO 639-2 codes, with a script if the language has several."""
 
 PAGES = r"^[1-9][0-9]{0,6}(-[1-9][0-9]{0,6})?(,[1-9][0-9]{0,6}(-[1-9][0-9]{0,6})?)*$"
-"""Numbers and ranges of pages, from 1."""
+"""Numbers and ranges of pages, counted from 1."""
 
 LANGUAGE_NAME = r"^[A-Za-z]{2,20}([- ][A-Za-z]{2,20}){0,2}$"
 """A code or an English name: `de`, `pt-BR`, `Brazilian Portuguese`."""
 
 MOST_JOBS = 20
 SAYS_SOMETHING = r"^[^\x00]*[^\s\x00][^\x00]*$"
-"""Not blank, and without a NUL, which no text in the database can have."""
+"""A text that is not blank and has no NUL, which the database can't store."""
 
 
 class _Request(BaseModel):
@@ -49,7 +49,7 @@ class _Request(BaseModel):
 
 
 class OcrRequest(_Request):
-    """The text of a document's pages."""
+    """A request to read the text of a document's pages."""
 
     kind: Literal["ocr"]
     language: Annotated[str, Field(max_length=40, pattern=LANGUAGES, examples=["eng+deu"])] | None = None
@@ -58,7 +58,7 @@ class OcrRequest(_Request):
 
 
 class SummarizeRequest(_Request):
-    """What a document says, in few words."""
+    """A request for a summary of the document."""
 
     kind: Literal["summarize"]
     max_words: Annotated[StrictInt, Field(ge=10, le=2_000, examples=[150]), BeforeValidator(whole)] | None = None
@@ -66,7 +66,9 @@ class SummarizeRequest(_Request):
         Annotated[
             StrictStr,
             Field(
-                pattern=LANGUAGE_NAME, description="To be written in. Default: the document's.", examples=["English"]
+                pattern=LANGUAGE_NAME,
+                description="The summary's language. Default: the document's.",
+                examples=["English"],
             ),
         ]
         | None
@@ -101,7 +103,7 @@ INVOICE = {
 
 
 class ExtractRequest(_Request):
-    """Values in the form of a JSON Schema, each with the words of the page that it stands on."""
+    """A request for values in the form of a JSON Schema, each cited with the words of its page."""
 
     kind: Literal["extract"]
     json_schema: Annotated[
@@ -109,7 +111,7 @@ class ExtractRequest(_Request):
         AfterValidator(_checked),
         Field(
             alias="schema",
-            description="JSON Schema, draft 2020-12, of up to 64 KiB; references stay inside, patterns are RE2's.",
+            description="JSON Schema, draft 2020-12, of up to 64 KiB. References must stay inside; patterns are RE2's.",
             examples=[INVOICE],
         ),
     ]
@@ -122,26 +124,26 @@ class ExtractRequest(_Request):
     ) = None
 
 
-def _told_apart(labels: list[str]) -> list[str]:
+def _distinct(labels: list[str]) -> list[str]:
     if len({" ".join(label.split()).casefold() for label in labels}) < len(labels):
-        raise ValueError("two labels are the same")
+        raise ValueError("two labels are the same; case and spaces don't count")
     return labels
 
 
 class ClassifyRequest(_Request):
-    """Which of the labels a document has."""
+    """A request to choose the document's label, or with `multiple` its labels."""
 
     kind: Literal["classify"]
     labels: Annotated[
         list[Annotated[StrictStr, Field(max_length=100, pattern=r"^[^\s\x00]([^\r\n\x00]*[^\s\x00])?$")]],
-        AfterValidator(_told_apart),
+        AfterValidator(_distinct),
         Field(min_length=2, max_length=100, examples=[["invoice", "receipt", "contract", "other"]]),
     ]
     multiple: StrictBool = False
 
 
 class AskRequest(_Request):
-    """A question to a document."""
+    """A question about the document."""
 
     kind: Literal["ask"]
     question: Annotated[
@@ -186,7 +188,7 @@ JOB_BODY: dict[str, Any] = {
 
 
 def parse_request(text: str) -> JobRequest:
-    """Raises Invalid, with a JSON pointer into the body."""
+    """Parse a job's request from a body. Raises Invalid, with a JSON pointer into the body."""
     try:
         return JOB_REQUEST.validate_python(_parsed(text)).to_domain()
     except ValidationError as error:
@@ -194,7 +196,7 @@ def parse_request(text: str) -> JobRequest:
 
 
 def parse_requests(text: str) -> list[JobRequest]:
-    """Raises Invalid, with a JSON pointer into the form."""
+    """Parse the requests of an upload's `jobs` field. Raises Invalid, with a JSON pointer into the form."""
     try:
         return [request.to_domain() for request in JOB_REQUESTS.validate_python(_parsed(text, "jobs"))]
     except ValidationError as error:
@@ -211,7 +213,7 @@ def _parsed(text: str, *at: str) -> object:
 
 def _invalid(fault: ErrorDetails, root: Sequence[str]) -> Invalid:
     location = list(fault["loc"])
-    # Pydantic names the kind that it chose, between the place of the request and the place in it.
+    # Pydantic puts the kind that it chose between the place of the request and the place within it.
     depth = len(root)
     if len(location) > depth:
         del location[depth]

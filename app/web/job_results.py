@@ -1,4 +1,4 @@
-"""What an ended job answers, by its kind: for the OpenAPI document. It is told as a handler wrote it."""
+"""Results of jobs, by kind, only for the OpenAPI document: an answer has a result as the handler wrote it."""
 
 from typing import Any
 
@@ -6,24 +6,24 @@ from pydantic import BaseModel, Field, WithJsonSchema
 
 
 class ResultWarning(BaseModel):
-    """What one should know of a result."""
+    """A warning about a result."""
 
     code: str
     detail: str
-    pages: str | None = Field(None, description="As `1-3,7`.")
+    pages: str | None = Field(None, description="Pages, such as `1-3,7`.")
     at: list[str] | None = Field(None, description="JSON pointers into the result's data.")
 
 
 class Coverage(BaseModel):
-    """The pages that were read for it."""
+    """The pages that were read for the result."""
 
-    pages: str = Field(description="As `1-3,7`.")
+    pages: str = Field(description="Pages, such as `1-3,7`.")
     read: int
     total: int
 
 
 class Cost(BaseModel):
-    """What it has cost, over all tries and attempts."""
+    """The cost of the result, over all tries and attempts."""
 
     calls: int
     input_tokens: int
@@ -31,10 +31,10 @@ class Cost(BaseModel):
 
 
 class CitationBody(BaseModel):
-    """Where a value stands. `quote` is the page's own text; `verified`: the value was found there."""
+    """The place of a value. `quote` is the page's own text; `verified` is true if the value was found there."""
 
     page: int | None
-    words: list[int] = Field(description="Indexes, from 0, into the page's words.")
+    words: list[int] = Field(description="Indexes of the page's words, counted from 0.")
     quote: str | None
     verified: bool
 
@@ -46,23 +46,23 @@ class _Result(BaseModel):
 
 
 class SummarizeResult(_Result):
-    """Of the kind `summarize`."""
+    """The result of a `summarize` job."""
 
     summary: str
 
 
 class ExtractResult(_Result):
-    """Of the kind `extract`. Every value of `data` has a citation, by its JSON pointer."""
+    """The result of an `extract` job. Every value of `data` has a citation, by its JSON pointer."""
 
-    data: Any = Field(description="Valid against the schema that was asked with.")
-    verified: bool = Field(description="Every value was found on its page.")
-    unverified: list[str] = Field(description="JSON pointers.")
+    data: Any = Field(description="Values that are valid against the request's schema.")
+    verified: bool = Field(description="True if every value was found on its page.")
+    unverified: list[str] = Field(description="JSON pointers of the values that were not found.")
     citations: dict[str, CitationBody]
-    alternatives: dict[str, Any] = Field(description="What other pages say, by JSON pointer.")
+    alternatives: dict[str, Any] = Field(description="Other pages' values, by JSON pointer.")
 
 
 class ClassifyResult(_Result):
-    """Of the kind `classify`."""
+    """The result of a `classify` job."""
 
     labels: list[str]
     reason: str
@@ -71,7 +71,7 @@ class ClassifyResult(_Result):
 
 
 class AskResult(_Result):
-    """Of the kind `ask`. `found` is false where the pages that were read have no answer."""
+    """The result of an `ask` job. `found` is false if the pages that were read have no answer."""
 
     answer: str | None
     found: bool
@@ -80,7 +80,7 @@ class AskResult(_Result):
 
 
 class DeliveryResult(BaseModel):
-    """Of the kind `webhook`: what the receiver answered."""
+    """The result of a `webhook` job: the receiver's HTTP status."""
 
     status: int
 
@@ -92,6 +92,6 @@ RESULT = WithJsonSchema(
             *({"$ref": f"#/components/schemas/{kind.__name__}"} for kind in AnyResult.__args__),
             {"type": "null"},
         ],
-        "description": "What it has come to, by its kind; null until it is done, and of kinds that have no answer.",
+        "description": "The job's result, by its kind; null until the job is done, and for kinds without a result.",
     }
 )

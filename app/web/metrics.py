@@ -1,4 +1,4 @@
-"""The backlog, measured on the table. The queue's depth would count bells, not work."""
+"""The backlog's metrics, measured on the table of jobs. The queue's depth would count doorbells, not work."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from app.telemetry import Metrics
 
 
 async def exposition(metrics: Metrics, looks: BacklogCache) -> bytes:
-    """Metrics of the process, and of the table unless the database is away: those are left out then, not told as 0."""
+    """Return the metrics of process and table. While the database is away, the table's are left out, not set to 0."""
     registry = CollectorRegistry()
     up = Gauge("daira_backlog_up", "1 where the table could be looked at, else 0", registry=registry)
     try:
@@ -33,7 +33,7 @@ def _backlog(backlog: list[Backlog], registry: CollectorRegistry) -> None:
         "stuck": Gauge("daira_jobs_stuck", "Claimed, and the lease is over", ["kind"], registry=registry),
     }
     oldest = Gauge("daira_oldest_due_seconds", "Age of the job that is due longest", ["kind"], registry=registry)
-    # Kinds without work are told as 0, or an alert's series would vanish with the work.
+    # Kinds without work are reported as 0, or an alert's series would vanish with the work.
     for kind in LANE_OF_KIND:
         for figure in (*figures.values(), oldest):
             figure.labels(kind).set(0)
@@ -56,7 +56,7 @@ def _wear(wear: CleanupBlockers, registry: CollectorRegistry) -> None:
     transactions.set(wear.oldest_transactions)
 
 
-def _rows(name: str, told: str, rows: Mapping[str, int], registry: CollectorRegistry) -> None:
-    figure = Gauge(name, told, ["table"], registry=registry)
+def _rows(name: str, documentation: str, rows: Mapping[str, int], registry: CollectorRegistry) -> None:
+    figure = Gauge(name, documentation, ["table"], registry=registry)
     for table, count in rows.items():
         figure.labels(table).set(count)

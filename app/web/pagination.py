@@ -1,7 +1,7 @@
-"""A page of a listing, and the cursor to the next one: good for the same listing, filters and tenant, and no others.
+"""Cursors of listings: a place, packed, and a digest that binds it to the listing, its filters and the tenant.
 
-Bound by a plain digest and not by a secret: a cursor opens nothing. Whoever makes one up pages through what is theirs
-to list anyway, for the tenant is the key's; what the digest keeps out is mistakes. See docs/decisions/0034.
+The digest has no secret, because it only prevents mistakes: the tenant comes from the key, so a forged cursor shows
+only what its client may list anyway. See docs/decisions/0034.
 """
 
 import base64
@@ -23,10 +23,10 @@ from app.web.callers import Reader
 from app.web.schemas import in_utc
 
 FREE = {"cursor", "limit"}
-"""What may differ from page to page."""
+"""Parameters that may differ from page to page."""
 
 BYTES = 12
-"""Of the digest: for mistakes one in 2**96 will do."""
+"""Bytes of the digest; a mistake passes with a chance of one in 2**96."""
 
 
 class Listing:
@@ -36,10 +36,10 @@ class Listing:
         filters = sorted((name, value) for name, value in request.query_params.multi_items() if name not in FREE)
         self._tenant_id, self._path, self._filters = tenant_id, request.url.path, filters
         self.cursor = None if cursor is None else self._opened(cursor)
-        """The place where the last page ended, as `cursors` packs it."""
+        """The place where the last page ended, packed."""
 
     def next(self, place: str | None) -> str | None:
-        """The cursor to what comes after that place; it stands in the answer's `Link` as well."""
+        """Return the cursor to the page after that place, and set the answer's `Link`. Returns None for no place."""
         if place is None:
             return None
         cursor = f"{place}.{self._bound(place)}"
@@ -51,7 +51,7 @@ class Listing:
         place, _, bound = cursor.rpartition(".")
         if bound != self._bound(place):
             raise Invalid(
-                "the cursor is not one that this listing gave with these filters: start again without cursor",
+                "invalid cursor: it belongs to another listing or other filters; restart without cursor",
                 pointer="/cursor",
             )
         return place
@@ -70,7 +70,7 @@ async def _listing(
     response: Response,
     tenant_id: Reader,
     cursor: Annotated[
-        str | None, Query(description="The last page's `next_cursor`, with the same filters as there.")
+        str | None, Query(description="The previous page's `next_cursor`; send the same filters with it.")
     ] = None,
 ) -> Listing:
     return Listing(request, response, tenant_id=tenant_id, cursor=cursor)
@@ -157,4 +157,4 @@ def _unpack(cursor: str) -> list[str]:
 
 
 def _refused() -> Invalid:
-    return Invalid("the cursor is not one that this listing gave", pointer="/cursor")
+    return Invalid("invalid cursor: it belongs to another listing; restart without cursor", pointer="/cursor")

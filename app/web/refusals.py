@@ -1,4 +1,4 @@
-"""What a request can be refused with, said where it is decided: at the dependency that looks, or at the route."""
+"""Errors that a request can be refused with, declared at the dependency or route that raises them."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -9,7 +9,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def refuses(*errors: type[DairaError]) -> Callable[[Call], Call]:
-    """For the OpenAPI document, which tells of each operation what its dependencies and itself refuse with."""
+    """Declare errors of a dependency or route. The OpenAPI document lists them with each operation that uses it."""
 
     def note(call: Call) -> Call:
         call.__dict__["refuses"] = errors

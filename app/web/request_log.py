@@ -1,4 +1,4 @@
-"""Each request gets an id, a log line and a place in the histogram. Pure ASGI: it never holds a body."""
+"""Gives each request an id, a log line and a place in the histogram. Pure ASGI, so it never holds a body."""
 
 import re
 import time
@@ -13,7 +13,7 @@ from app.tracing import NullSpans, Spans, current, trace_id
 log = structlog.get_logger()
 
 ACCEPTABLE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-"""A caller's own X-Request-ID is kept when it can do no harm in a log."""
+"""A client's own X-Request-ID is used if it can do no harm in a log."""
 
 
 class RequestLog:
@@ -41,7 +41,7 @@ class RequestLog:
                 message = {**message, "headers": [*message.get("headers", []), *_headers(scope, message)]}
             await send(message)
 
-        # Who looks after a process asks it all the time, and is told nothing by a trace of that.
+        # Probes and scrapes come all the time, and their traces say nothing.
         spans = UNTRACED if scope["path"] in QUIET else self._spans
         parent = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"traceparent"), None)
         with (
@@ -53,15 +53,15 @@ class RequestLog:
                 await self._app(scope, receive, tagged)
             finally:
                 current.reset(token)
-                # How long a reader stays with a stream of events says nothing of how soon it was answered.
+                # A stream counts until it begins: its length says nothing about how soon it was answered.
                 method, route = _called(scope)
                 self._note(method, route, status=status, seconds=(streamed or time.perf_counter()) - started)
-                told: dict[str, str | int] = {
+                attributes: dict[str, str | int] = {
                     "http.request.method": method,
                     "http.route": route,
                     "http.response.status_code": status,
                 }
-                span.tell(told, name=f"{method} {route}")
+                span.tell(attributes, name=f"{method} {route}")
 
     def _note(self, method: str, route: str, *, status: int, seconds: float) -> None:
         self._metrics.http_seconds.labels(route, method, status).observe(seconds)
@@ -75,7 +75,7 @@ UNTRACED = NullSpans()
 
 
 def _called(scope: Scope) -> tuple[str, str]:
-    """The route's pattern and never the path: a path holds ids, without bound."""
+    """Return the method and the route's pattern; never the path, because the number of paths has no bound."""
     method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
     return method, getattr(scope.get("route"), "path", "none")
 
@@ -87,7 +87,7 @@ def _is_endless(start: Message) -> bool:
 
 
 def _headers(scope: Scope, start: Message) -> list[tuple[bytes, bytes]]:
-    """What every answer says: its request, that its type is not to be guessed nor itself kept; the caller's rate."""
+    """Return the headers of every answer: request id, no sniffing of its type, no storing, and the caller's rate."""
     state = scope["state"]
     ours = {"X-Request-ID": state["request_id"], "X-Content-Type-Options": "nosniff", **state.get("rate_headers", {})}
     if not any(name.lower() == b"cache-control" for name, _ in start.get("headers", [])):

@@ -1,4 +1,4 @@
-"""What goes over the wire, as the API's contract names it."""
+"""Bodies of the API's answers, named as in its contract."""
 
 import re
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from app.web.job_results import RESULT
 
 
 def in_utc(moment: datetime) -> datetime:
-    """Raises ValueError where UTC's calendar has no such day."""
+    """Return the time in UTC. Raises ValueError if UTC's calendar has no such day."""
     try:
         return moment.astimezone(UTC)
     except OverflowError:
@@ -25,9 +25,9 @@ def in_utc(moment: datetime) -> datetime:
 
 
 def _dated(value: object) -> object:
-    """Seconds since some day, which Pydantic would take as well, are no RFC 3339."""
+    """Refuse all but RFC 3339: Pydantic would accept seconds since 1970 as well."""
     if isinstance(value, str) and not re.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", value):
-        raise ValueError("a time is written like 2026-11-30T09:00:00Z")
+        raise ValueError("write the time like 2026-11-30T09:00:00Z")
     if isinstance(value, str) and re.search(r" [0-9]{2}:?[0-9]{2}$", value[16:]):
         raise ValueError("a + is written %2B in an address: there it means a blank")
     return value
@@ -37,14 +37,14 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_dated), AfterValidator(in_utc
 
 
 class ErrorBody(BaseModel):
-    """Why a job, or an attempt, has failed."""
+    """The reason why a job, or an attempt, has failed."""
 
     code: str
     message: str
 
 
 class ProgressBody(BaseModel):
-    """How far a running job is."""
+    """The progress of a running job."""
 
     done: int
     total: int
@@ -52,7 +52,7 @@ class ProgressBody(BaseModel):
 
 
 class AttemptBody(BaseModel):
-    """One try of a job, and what became of it."""
+    """One attempt at a job, with its outcome."""
 
     attempt: int
     outcome: AttemptOutcome
@@ -109,7 +109,7 @@ class ProgressOfJob(ProgressBody):
 
 
 class WarningBody(BaseModel):
-    """What one should know of a document that was read all the same."""
+    """A warning about a document that was read all the same."""
 
     code: WarningCode
     detail: str
@@ -195,13 +195,13 @@ class PageWithWords(PageBody):
 
 
 class PageList(BaseModel):
-    """All pages, in order."""
+    """The document's pages, in order."""
 
     data: list[PageBody]
 
 
 class LimitsBody(BaseModel):
-    """What holds for the tenant."""
+    """The tenant's limits."""
 
     max_running: int | None
     max_queued: int
@@ -210,7 +210,7 @@ class LimitsBody(BaseModel):
 
 
 class MeBody(BaseModel):
-    """What a key is for."""
+    """The key's tenant, name, scopes and limits."""
 
     tenant: str
     key: str

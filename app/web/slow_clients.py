@@ -1,6 +1,6 @@
-"""HTTP connections that end when their client does nothing with them, or speaks no HTTP.
+"""Ends HTTP connections whose client is too slow, idle or does not speak HTTP.
 
-Uvicorn waits for ever: for the rest of a head, or of a body that was answered already, and for a reader of the answer.
+Uvicorn itself would wait for ever for the rest of a head or of an answered body, and for a client to read its answer.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from app.web.errors import PROBLEM, as_problem
 
 SLOWEST = 240
-"""Bytes a second, on average, that a body must come with; what Kestrel asks for."""
+"""The lowest average rate, in bytes a second, at which a body must arrive; Kestrel's default."""
 
 
 class SlowBodyGuard:
     def __init__(self, app: ASGIApp, *, patience: float) -> None:
-        """`patience` (seconds) is what a client may be behind that pace."""
+        """`patience` is the time, in seconds, that a client may be behind that rate."""
         self._app = app
         self._patience = patience
 
@@ -30,7 +30,10 @@ class SlowBodyGuard:
 
 
 class _Paced:
-    """The time that is left grows with what arrives, up to the patience. Waiting for others than the client is free."""
+    """Receives a body at its pace: the time left grows with each byte, up to the patience.
+
+    Only the time spent waiting for the client counts.
+    """
 
     def __init__(self, receive: Receive, patience: float) -> None:
         self._receive = receive
@@ -39,7 +42,7 @@ class _Paced:
         self._more = True
 
     async def __call__(self) -> Message:
-        # After its body a client has nothing to send: who asks on waits for it to leave, for as long as it stays.
+        # After its body a client sends nothing: a further receive waits for it to leave, without a limit.
         if not self._more:
             return await self._receive()
         began = time.monotonic()
@@ -47,7 +50,7 @@ class _Paced:
             async with asyncio.timeout(self._left):
                 message = await self._receive()
         except TimeoutError:
-            # The rest of the body may still come, so that no other request can follow on this connection.
+            # The rest of the body may still come, so no other request can follow on this connection.
             raise HTTPException(408, "the body came too slowly", headers={"Connection": "close"}) from None
         earned = len(message.get("body", b"")) / SLOWEST
         self._left = min(self._patience, self._left - (time.monotonic() - began) + earned)
@@ -56,10 +59,10 @@ class _Paced:
 
 
 NO_HTTP = (
-    "this is no valid HTTP request: percent-encode what is not ASCII in its address, name one Host, and keep its"
-    " headers below 64 KiB"
+    "this is not a valid HTTP request; percent-encode its address where it is not ASCII, send one Host header, and keep"
+    " the headers below 64 KiB"
 )
-"""What mostly is wrong with it. Uvicorn does not hand on what the parser has said."""
+"""The most common faults, because Uvicorn does not pass on the parser's message."""
 
 
 class PatientProtocol(H11Protocol):
@@ -106,9 +109,9 @@ class PatientProtocol(H11Protocol):
 
     @override
     def send_400_response(self, msg: str) -> None:
-        """Like any other refusal. What was answered already, or is being answered, is not answered once more."""
+        """Answer malformed HTTP with a problem document, unless the request was answered or is being answered."""
         if self._serves():
-            # Its route may be about to answer: what it says goes nowhere from here on.
+            # The route may be about to answer: from here on its answer is dropped.
             self.cycle.disconnected = True
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             for event in _refusal():
@@ -116,11 +119,14 @@ class PatientProtocol(H11Protocol):
         self.transport.close()
 
     def _serves(self) -> bool:
-        # Uvicorn's own annotation forgets that there is none before the first request.
+        # Uvicorn's annotation leaves out that `cycle` is None before the first request.
         return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
 
     def _expect_a_request(self) -> None:
-        """Whole, with its head: not a byte of it now and then. Also while the rest of an answered body comes in."""
+        """Expect the whole head of a request within the patience, however its bytes are spread.
+
+        The time also runs while the rest of an answered body comes in.
+        """
         if self._for_a_request:
             self._for_a_request.cancel()
         self._for_a_request = self.loop.call_later(self.patience, self.transport.abort)
@@ -153,5 +159,5 @@ def _refusal() -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
 
 
 def patient(seconds: float) -> type[PatientProtocol]:
-    """For uvicorn's configuration, which wants a class."""
+    """Return a protocol class with this patience; uvicorn's configuration takes a class."""
     return type("Patient", (PatientProtocol,), {"patience": seconds})

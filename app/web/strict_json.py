@@ -1,20 +1,20 @@
-"""JSON from outside that is kept: nothing in it that the database or an answer can't hold."""
+"""Parses JSON from clients that is stored: refuses all that the database or an answer can't hold."""
 
 import json
 import math
 
 NESTING = 100
-"""Levels of JSON that are kept; the encoder of answers gives up at 255."""
+"""The deepest nesting that is accepted; the encoder of answers fails at 255 levels."""
 
 DIGITS = 300
-"""Of a whole number: as many as another kind of number can have too."""
+"""The most digits of a whole number: about as many as a float can have."""
 
 BYTE_ORDER_MARK = "\ufeff"
-"""At the beginning of what Windows writes. RFC 8259 allows to pass over it."""
+"""A mark that Windows programs write at the beginning. RFC 8259 allows a parser to skip it."""
 
 
 def parse_json(text: str) -> object:
-    """Raises ValueError, in words for who has sent it; also for NaN."""
+    """Parse strict JSON. Raises ValueError, also for NaN, with a message for the client."""
     try:
         value: object = json.loads(
             text.removeprefix(BYTE_ORDER_MARK), parse_constant=_no_constant, parse_int=_int, parse_float=_float
@@ -26,7 +26,7 @@ def parse_json(text: str) -> object:
 
 
 def whole(number: object) -> object:
-    """To JSON Schema, 150.0 is an integer."""
+    """Return 150.0 as 150, because JSON Schema counts it as an integer."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
@@ -43,7 +43,7 @@ def _int(digits: str) -> int:
 def _float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise ValueError("a number is too large to be kept")
+        raise ValueError("a number is too large to be stored")
     return number
 
 

@@ -1,4 +1,4 @@
-"""`Prefer: wait=N` (RFC 7240): how long a client would like an answer to wait for the end of jobs."""
+"""The header `Prefer: wait=N` (RFC 7240), by which a client waits for jobs, and work that ends with its client."""
 
 import asyncio
 import re
@@ -11,12 +11,12 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 LONGEST_WAIT = 60
-"""Seconds. A longer wish is granted in part."""
+"""Seconds. A longer wait is cut to this."""
 
 LONGEST_HEADER = 1_000
-"""Nobody has so many wishes, and taking them apart costs more than one pass."""
+"""Characters. No client needs more preferences, and parsing them costs more than one pass."""
 
-# A preference with its parameters: quoted commas and semicolons part nothing.
+# A preference with its parameters; commas and semicolons in quotes separate nothing.
 _PREFERENCE = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*")+')
 _WAIT = re.compile(r'wait\s*=\s*(?:(\d{1,18})|"(\d{1,18})")\s*(?:;.*)?', re.IGNORECASE | re.ASCII)
 _NAMED_WAIT = re.compile(r"wait\s*(?:[=;]|$)", re.IGNORECASE)
@@ -24,7 +24,7 @@ _NAMED_WAIT = re.compile(r"wait\s*(?:[=;]|$)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """What was asked for and is granted; nothing, where it can't be understood."""
+    """The granted wait; None if none was asked for or the header is malformed."""
 
     seconds: int | None
 
@@ -45,7 +45,7 @@ def preferred(header: str) -> Preference:
     if len(header) > LONGEST_HEADER:
         return Preference(None)
     preferences = (each.strip() for each in _PREFERENCE.findall(header))
-    # Of several the first counts, even where it makes no sense.
+    # The first of several counts, even if it is malformed.
     first = next((each for each in preferences if _NAMED_WAIT.match(each)), "")
     asked = _WAIT.fullmatch(first)
     return Preference(None if asked is None else min(int(asked[1] or asked[2]), LONGEST_WAIT))
@@ -55,9 +55,9 @@ Result = TypeVar("Result")
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result. Raises ClientDisconnect once the client has gone; the work has ended by then.
+    """Return the work's result. If the client leaves, cancel the work, await its end and raise ClientDisconnect.
 
-    For requests without a body, or whose body was read.
+    Use it only for requests without a body, or whose body was read.
     """
     doing = asyncio.create_task(work)
     watching = asyncio.create_task(_gone(request))

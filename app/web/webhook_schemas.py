@@ -1,4 +1,7 @@
-"""Webhooks and deliveries as they go over the wire: a secret in the answer alone that makes it."""
+"""Bodies of requests and answers about webhooks. A secret is only in the answer that makes it.
+
+Requests are strict, and read only after the caller is known.
+"""
 
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
@@ -21,7 +24,7 @@ class WebhookBody(BaseModel):
     description: str
     created_at: datetime
     previous_secret_until: datetime | None
-    """Until then the secret of before the latest rotation signs as well."""
+    """The time until which the secret from before the latest rotation signs as well."""
     disabled_at: datetime | None
     disabled_reason: str | None
 
@@ -45,14 +48,14 @@ class WebhookList(BaseModel):
 
 class DeliveryBody(BaseModel):
     id: UUID
-    """The `webhook-id` of all its tries, and the id of its job."""
+    """The `webhook-id` of all its tries, which is the id of its job."""
     event: str
     job_id: UUID | None
-    """The job that it tells of."""
+    """The job that the event is about."""
     state: JobState
     attempts: int
     status: int | None
-    """HTTP's, of the latest answer that counts."""
+    """The HTTP status of the latest answer that counts."""
     error: ErrorBody | None
     next_attempt_at: datetime | None
     created_at: datetime
@@ -105,7 +108,7 @@ def _status(delivery: DeliveryRecord) -> int | None:
 
 
 LONGEST_OVERLAP = 30 * 86_400
-"""Seconds."""
+"""Seconds; 30 days."""
 
 
 class WebhookRequest(BaseModel):
@@ -123,7 +126,7 @@ class RotationRequest(BaseModel):
 
     overlap_seconds: Annotated[
         StrictInt,
-        Field(ge=0, le=LONGEST_OVERLAP, description="The former secret signs too, for so long."),
+        Field(ge=0, le=LONGEST_OVERLAP, description="Seconds for which the former secret signs too."),
         BeforeValidator(whole),
     ] = int(OVERLAP.total_seconds())
 
@@ -137,7 +140,7 @@ Asked = TypeVar("Asked", WebhookRequest, RotationRequest)
 
 
 def body_of(model: type[BaseModel], *, required: bool) -> dict[str, Any]:
-    """For the OpenAPI document."""
+    """Return the request body of this model for the OpenAPI document."""
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
     for part in schema["properties"].values():
@@ -148,7 +151,7 @@ def body_of(model: type[BaseModel], *, required: bool) -> dict[str, Any]:
 
 
 def parse(model: type[Asked], text: str) -> Asked:
-    """An empty body is an empty object. Raises Invalid, with a JSON pointer into the body."""
+    """Parse a body; an empty one counts as `{}`. Raises Invalid, with a JSON pointer into the body."""
     try:
         return model.model_validate(parse_json(text) if text.strip() else {})
     except ValidationError as error:

@@ -150,7 +150,7 @@ async def test_a_cursor_of_another_tenant_shows_nothing_of_theirs(web: Served, p
 
 
 def is_refused(answer: httpx.Response) -> bool:
-    return answer.status_code == 422 and "start again without cursor" in answer.json()["detail"]
+    return answer.status_code == 422 and "restart without cursor" in answer.json()["detail"]
 
 
 @pytest.mark.threat(41)

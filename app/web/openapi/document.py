@@ -1,7 +1,7 @@
-"""The OpenAPI document: FastAPI's, and what it does not know of a route: errors, headers, links, names.
+"""The OpenAPI document: FastAPI's, with the errors, headers, links and names that it does not know.
 
-Nothing of it is written at the routes that could be told from what they depend on: who depends on a caller may be
-refused with 401, who has an id in its path with 404, who reads a body with 413; see `refuses`.
+Errors are derived from a route's dependencies wherever possible: a route with a caller may answer 401, one with an id
+in its path 404, one that reads a body 413. See `refuses`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,11 +22,11 @@ from app.web.openapi.texts import EVENT, LINKS, SAID
 from app.web.refusals import refusals
 
 TOO_SLOW = (408, "request_timeout")
-"""What `Pace` answers to a body that comes byte by byte."""
+"""The answer of `SlowBodyGuard` to a body that arrives too slowly."""
 
 
 class DescribedApp(FastAPI):
-    """An application whose document tells the whole of what it answers."""
+    """An application whose OpenAPI document describes all its answers."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -45,7 +45,7 @@ class DescribedApp(FastAPI):
 
 
 def operation_id(route: APIRoute) -> str:
-    """What a generated client's function is called."""
+    """Return the name of the function in a generated client."""
     return route.name
 
 
@@ -103,7 +103,7 @@ class _Operation:
                 answer["description"] = self._shown(answer) or self._operation["summary"] + "."
 
     def _shown(self, answer: dict[str, Any]) -> str:
-        """What the schema that is answered says of itself."""
+        """Return the description of the answer's schema."""
         for content in answer.get("content", {}).values():
             name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
             said: str = self._schemas.get(name, {}).get("description", "")
@@ -111,17 +111,17 @@ class _Operation:
         return ""
 
     def _refusals(self) -> dict[int, list[str]]:
-        """Codes by their status."""
+        """Return the codes of all errors by their status."""
         errors = {error for call in _calls(self._route.dependant) for error in refusals(call)}
         body, parameters = self._operation.get("requestBody"), self._operation.get("parameters", ())
         if any(parameter["in"] == "path" for parameter in parameters):
             errors.add(NotFound)
         if body or any(_can_be_wrong(parameter) for parameter in parameters):
             errors.add(Invalid)
-        told = {(STATUS[error], error.code) for error in errors}
+        listed = {(STATUS[error], error.code) for error in errors}
         if body:
-            told |= {TOO_SLOW, (STATUS[TooLarge], TooLarge.code)}
-        return {status: sorted(code for at, code in told if at == status) for status in {at for at, _ in told}}
+            listed |= {TOO_SLOW, (STATUS[TooLarge], TooLarge.code)}
+        return {status: sorted(code for at, code in listed if at == status) for status in {at for at, _ in listed}}
 
 
 def _calls(dependant: Dependant) -> Iterator[Callable[..., Any] | None]:
@@ -131,7 +131,7 @@ def _calls(dependant: Dependant) -> Iterator[Callable[..., Any] | None]:
 
 
 def _can_be_wrong(parameter: dict[str, Any]) -> bool:
-    """An id that is none is answered like an unknown one, and a range or a tag that can't be read is passed over."""
+    """Return True if a bad value is answered with 422. A bad id gets 404; a bad range or tag is ignored."""
     schema = parameter["schema"]
     match parameter["in"]:
         case "path":
@@ -150,7 +150,7 @@ def _refusal(codes: list[str]) -> dict[str, Any]:
 
 
 def _drop_null(schema: dict[str, Any]) -> None:
-    """A parameter that may be left out is not one that may be null: there is no null in a query."""
+    """Drop null from the types of a parameter that may be left out, because a query has no null."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:
         del schema["anyOf"]
@@ -158,7 +158,7 @@ def _drop_null(schema: dict[str, Any]) -> None:
 
 
 def _drop_items(content: dict[str, Any]) -> None:
-    """OpenAPI 3.1 has no word for the parts of a stream: an event is described in the place of the whole."""
+    """Describe one event in place of the whole stream, because OpenAPI 3.1 can't describe the parts of a stream."""
     for described in content.values():
         if described.pop("itemSchema", None) is not None:
             described["schema"] = EVENT
@@ -176,7 +176,7 @@ def _parts_of(union: Any) -> tuple[Any, ...]:
 
 
 def _renamed(part: Any) -> Any:
-    """`DocumentBody` is our word; a client's is `Document`."""
+    """Rename the schemas for clients: `DocumentBody` becomes `Document`."""
     if isinstance(part, list):
         return [_renamed(each) for each in part]
     if not isinstance(part, dict):
@@ -186,6 +186,6 @@ def _renamed(part: Any) -> Any:
         new["$ref"] = new["$ref"].removesuffix("Body")
     if isinstance(new.get("schemas"), dict):
         short = {name.removesuffix("Body"): schema for name, schema in new["schemas"].items()}
-        # Generators call a class by the title.
+        # Generators name a class by its title.
         new["schemas"] = {name: schema | {"title": name} for name, schema in short.items()}
     return new

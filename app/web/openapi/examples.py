@@ -1,4 +1,4 @@
-"""What answers look like, for the OpenAPI document; a test holds each against its schema."""
+"""Examples of answers for the OpenAPI document; a test checks each against its schema."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The form of an upload, for the OpenAPI document: `Form` reads it as a stream, which FastAPI does not see."""
+"""The form of an upload, for the OpenAPI document: FastAPI does not see it, because `MultipartForm` reads a stream."""
 
 from typing import Any
 
@@ -28,18 +28,18 @@ UPLOAD_FORM: dict[str, Any] = {
                         "file": {
                             "type": "string",
                             "format": "binary",
-                            "description": "The document's bytes; they tell what type it is.",
+                            "description": "The document's bytes. Its type is found from them.",
                         },
                         "jobs": {
                             "type": "string",
-                            # Not as `default`: there are generators that turn its quotes into others.
-                            "description": 'JSON array of job requests, as text. Left out: `[{"kind": "ocr"}]`.',
+                            # Not as `default`, because some generators change its quotes.
+                            "description": 'JSON array of job requests, as text. Default: `[{"kind": "ocr"}]`.',
                             "contentMediaType": "application/json",
                             "contentSchema": {"type": "array", "items": A_REQUEST, "maxItems": MOST_JOBS},
                         },
                         "metadata": {
                             "type": "string",
-                            "description": "JSON object, as text; kept with the document.",
+                            "description": "JSON object, as text; stored with the document.",
                             "default": "{}",
                             "contentMediaType": "application/json",
                             "contentSchema": {"type": "object"},

@@ -1,4 +1,4 @@
-"""Usage: what a tenant has had done, by day."""
+"""The tenant's account: its usage by day, and the key's scopes and limits."""
 
 import re
 from datetime import date
@@ -16,9 +16,9 @@ usage_routes = APIRouter(prefix="/v1/usage", tags=["usage"])
 
 
 def _written(value: object) -> object:
-    """A number, which Pydantic would take for seconds since some day, is no date."""
+    """Refuse a number, which Pydantic would read as seconds since 1970."""
     if isinstance(value, str) and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
-        raise ValueError("a day is written like 2026-11-30")
+        raise ValueError("write the day like 2026-11-30")
     return value
 
 
@@ -48,7 +48,7 @@ class DayBody(UsedBody):
 
 class UsageBody(BaseModel):
     data: list[DayBody]
-    """A day for each, also where nothing was used."""
+    """The days of the range, also days without usage."""
     total: UsedBody
 
     @classmethod
@@ -63,10 +63,10 @@ class UsageBody(BaseModel):
 async def get_usage(
     tenant_id: Reader,
     usage: TheUsage,
-    first: Annotated[Day | None, Query(alias="from", description="The first day, UTC; else 30 days are told.")] = None,
-    last: Annotated[Day | None, Query(alias="to", description="The last day, UTC; else today.")] = None,
+    first: Annotated[Day | None, Query(alias="from", description="The first day, UTC. Default: 30 days.")] = None,
+    last: Annotated[Day | None, Query(alias="to", description="The last day, UTC. Default: today.")] = None,
 ) -> UsageBody:
-    """Documents and bytes uploaded, pages read, and a language model's tokens: each day, and all together."""
+    """Return documents and bytes uploaded, pages read, and a language model's tokens: by day, and in total."""
     return UsageBody.of(await usage.by_day(tenant_id, first=first, last=last))
 
 
@@ -75,5 +75,5 @@ me_routes = APIRouter(prefix="/v1/me", tags=["me"])
 
 @me_routes.get("")
 async def get_me(caller: AnyCaller) -> MeBody:
-    """The tenant, the key, its scopes, and the limits that hold for it. Any scope will do."""
+    """Return the tenant, the key, its scopes and limits. Any scope will do."""
     return MeBody.of(caller)

@@ -41,8 +41,8 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"])
 @router.post(
     "",
     status_code=202,
-    response_description="It is stored, and its jobs are queued.",
-    responses={200: {"model": DocumentBody, "description": "It was there already: `deduplicated` is true."}},
+    response_description="The document is stored, and its jobs are queued.",
+    responses={200: {"model": DocumentBody, "description": "The document existed already; `deduplicated` is true."}},
     openapi_extra=UPLOAD_FORM | looks_at("Prefer"),
 )
 @refuses(LlmNotConfigured, Unsupported)
@@ -56,14 +56,14 @@ async def upload_document(
 ) -> DocumentBody:
     """Store a document and queue its jobs. The same bytes again are the same document, answered with 200.
 
-    With `Prefer: wait=N` the same answer comes as soon as its jobs have ended, or after N seconds, as they are then.
+    With `Prefer: wait=N` the answer comes as soon as the jobs have ended, or after N seconds.
     """
     form = MultipartForm(content_type=request.headers.get("content-type", ""), body=request.stream())
     received = await _receive(form, caller, uploads)
     try:
         accepted = await _accept(form, received, caller, uploads, once=once)
     except (Conflict, Invalid, NotFound, TooMany):
-        # Refused before any commit. After another failure a row may be there: an orphan blob is the lesser evil.
+        # Refused before any commit. After another failure the row may exist, so its bytes must stay.
         await uploads.discard(received)
         raise
     if accepted.deduplicated:
@@ -88,13 +88,13 @@ async def list_documents(
     filename: Annotated[
         str | None, Query(max_length=255, pattern=r"^[^\x00]*$", description="A part of the name.")
     ] = None,
-    created_after: Annotated[Moment | None, Query(description="Later than this time.")] = None,
-    created_before: Annotated[Moment | None, Query(description="Earlier than this time.")] = None,
+    created_after: Annotated[Moment | None, Query(description="Only documents created later.")] = None,
+    created_before: Annotated[Moment | None, Query(description="Only documents created earlier.")] = None,
     sha256: Annotated[
-        str | None, Query(pattern=r"^[0-9a-f]{64}$", description="Of the bytes: at most one document has them.")
+        str | None, Query(pattern=r"^[0-9a-f]{64}$", description="The hash of the bytes; at most one document has it.")
     ] = None,
 ) -> DocumentList:
-    """Newest first."""
+    """List documents, newest first."""
     listed = await documents.newest(
         tenant_id,
         limit=limit + 1,
@@ -122,12 +122,12 @@ async def get_document(
     documents: TheDocuments,
     request: Request,
 ) -> Response:
-    """The document with its jobs, newest first."""
+    """Return the document with its jobs, newest first."""
     listed = await documents.get(tenant_id, document_id)
     return revalidated(request, DocumentBody.of(listed.document, listed.jobs))
 
 
-@router.delete("/{document_id}", status_code=204, response_description="It is gone.")
+@router.delete("/{document_id}", status_code=204, response_description="The document is removed.")
 async def delete_document(tenant_id: Writer, document_id: ADocumentId, documents: TheDocuments) -> None:
     """Remove the document with its bytes, pages, jobs and results."""
     await documents.remove(tenant_id, document_id)
@@ -136,14 +136,14 @@ async def delete_document(tenant_id: Writer, document_id: ADocumentId, documents
 @router.get("/{document_id}/text", response_class=PlainTextResponse, response_description="The text.")
 @refuses(NotReady, Conflict)
 async def get_text(tenant_id: Reader, document_id: ADocumentId, documents: TheDocuments) -> PlainTextResponse:
-    """The text of all pages, separated by form feeds; 409 `not_ready` until it is there."""
+    """Return the text of all pages, separated by form feeds; 409 `not_ready` until it is there."""
     return PlainTextResponse(await documents.text(tenant_id, document_id))
 
 
 @router.get("/{document_id}/pages")
 @refuses(NotReady, Conflict)
 async def list_pages(tenant_id: Reader, document_id: ADocumentId, documents: TheDocuments) -> PageList:
-    """All pages with their text, without their words."""
+    """Return all pages with their text, without their words."""
     pages = await documents.pages(tenant_id, document_id)
     return PageList(data=[PageBody.of(page) for page in pages])
 
@@ -153,7 +153,7 @@ async def list_pages(tenant_id: Reader, document_id: ADocumentId, documents: The
 async def get_page(
     tenant_id: Reader, document_id: ADocumentId, number: PageNumber, documents: TheDocuments
 ) -> PageWithWords:
-    """A page with its words."""
+    """Return a page with its words."""
     page = await documents.page(tenant_id, document_id, number)
     return PageWithWords.model_validate(page, from_attributes=True)
 
@@ -161,8 +161,8 @@ async def get_page(
 @router.post(
     "/{document_id}/jobs",
     status_code=202,
-    response_description="It is queued.",
-    responses={200: {"model": JobBody, "description": "An equal job is queued or running already: this one."}},
+    response_description="The job is queued.",
+    responses={200: {"model": JobBody, "description": "An equal job, which is already queued or running."}},
     openapi_extra=JOB_BODY | looks_at("Prefer"),
 )
 @refuses(Conflict, LlmNotConfigured)
@@ -174,14 +174,14 @@ async def request_job(
     response: Response,
     once: AnOnce,
 ) -> JobBody:
-    """Queue a job; an equal one that is queued or claimed already is answered with 200.
+    """Queue a job; an equal one that is already queued or claimed is returned with 200.
 
-    With `Prefer: wait=N` the same answer comes as soon as the job has ended, or after N seconds, as it is then.
+    With `Prefer: wait=N` the answer comes as soon as the job has ended, or after N seconds.
     """
-    # Read here and not by the framework, which reads all of it, for anybody, before it asks who that is.
+    # Read here, because the framework would read the whole body before it checks the key.
     body = await read_text(request.stream())
     max_queued = caller.allowance.max_queued
-    # Beside the loop: a JSON Schema takes up to half a second to be checked.
+    # In a thread, because checking a JSON Schema takes up to half a second.
     wanted = await asyncio.to_thread(parse_request, body)
     requested = await jobs.request(caller.tenant_id, document_id, wanted, max_queued=max_queued, once=once)
     if not requested.new:
@@ -197,7 +197,7 @@ async def request_job(
 
 
 async def _receive(form: MultipartForm, caller: Caller, uploads: UploadService) -> ReceivedBlob:
-    """Read the whole form; its one file is in the blob store afterwards, or nothing is."""
+    """Read the whole form and store its one file. After an error nothing is stored."""
     received: ReceivedBlob | None = None
     try:
         async for chunks in form.parts():
@@ -208,13 +208,13 @@ async def _receive(form: MultipartForm, caller: Caller, uploads: UploadService) 
             await uploads.discard(received)
         raise
     if received is None:
-        raise Invalid("the form has no part named file", pointer="/file")
+        raise Invalid("the form has no part named file; send the document as file", pointer="/file")
     return received
 
 
 def _refuse_second(received: ReceivedBlob | None) -> None:
     if received is not None:
-        raise Invalid("send one file; each document is an upload of its own", pointer="/file")
+        raise Invalid("the form has more than one file; send each document in a request of its own", pointer="/file")
 
 
 async def _accept(
@@ -240,5 +240,5 @@ def _metadata(text: str) -> Mapping[str, object]:
     except ValueError as error:
         raise Invalid(f"metadata is not JSON: {error}", pointer="/metadata") from None
     if not isinstance(metadata, dict):
-        raise Invalid("metadata is a JSON object", pointer="/metadata")
+        raise Invalid("metadata must be a JSON object", pointer="/metadata")
     return metadata

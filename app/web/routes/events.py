@@ -1,4 +1,4 @@
-"""Events of jobs, as they happen: server-sent events."""
+"""Routes of job events, sent as they happen: server-sent events."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -16,10 +16,10 @@ from app.web.schemas import JobBody, ProgressOfJob
 router = APIRouter(tags=["events"])
 
 RETRY = 2_000
-"""Milliseconds until a reader that was cut off comes again."""
+"""Milliseconds before a client that lost its connection reconnects."""
 
 LastEventId = Annotated[
-    str | None, Header(alias="Last-Event-ID", description="The id that came last: goes on from there.")
+    str | None, Header(alias="Last-Event-ID", description="The last id received; the stream continues after it.")
 ]
 
 
@@ -42,19 +42,19 @@ async def _of_job(
     may_go_on = partial(may_still_read, request)
     async with events.open(tenant_id, job_id=job_id, last=last, may_go_on=may_go_on) as stream:
         if stream is None:
-            # What tells an EventSource not to come again.
+            # A status of 204 stops an EventSource from reconnecting.
             response.status_code = 204
         yield stream
 
 
 @router.get("/v1/events", response_class=EventSourceResponse, response_description="The stream.")
 async def follow_all_jobs(
-    tenant_id: Reader,  # noqa: ARG001 - who asks is settled first
+    tenant_id: Reader,  # noqa: ARG001 - the caller is checked first
     stream: Annotated[EventStream, Depends(_of_tenant)],
 ) -> AsyncIterator[ServerSentEvent]:
-    """`state` (a job, as it is now) and `progress` of all jobs, as server-sent events.
+    """Stream `state` (a job as it is now) and `progress` of all jobs, as server-sent events.
 
-    At first, or where the Last-Event-ID is not known any more, all jobs that are queued or claimed.
+    The stream begins with all jobs that are queued or claimed if it has no Last-Event-ID or an unknown one.
     """
     async for event in _sent(stream):
         yield event
@@ -64,13 +64,13 @@ async def follow_all_jobs(
     "/v1/jobs/{job_id}/events",
     response_class=EventSourceResponse,
     response_description="The stream.",
-    responses={204: {"description": "The end was seen already: there is nothing to come again for."}},
+    responses={204: {"description": "The client has already received the job's end; it need not reconnect."}},
 )
 async def follow_job(
-    tenant_id: Reader,  # noqa: ARG001 - who asks is settled before any id is looked at
+    tenant_id: Reader,  # noqa: ARG001 - the caller is checked before any id
     stream: Annotated[EventStream | None, Depends(_of_job)],
 ) -> AsyncIterator[ServerSentEvent]:
-    """`state` (the job, as it is now) and `progress` of one job, until it has ended; 204 to who has seen the end."""
+    """Stream `state` (the job as it is now) and `progress` of one job until its end; 204 if the client has seen it."""
     if stream is not None:
         async for event in _sent(stream):
             yield event

@@ -1,4 +1,4 @@
-"""Health, for whoever runs the service. The same in every role, and without a key."""
+"""Routes of health and metrics for operators: the same in every role, and without a key."""
 
 import asyncio
 
@@ -14,27 +14,27 @@ PATIENCE = 3
 """Seconds for each dependency to answer."""
 
 
-@router.get("/healthz", response_description="It lives.")
+@router.get("/healthz", response_description="The process is alive.")
 async def get_health() -> HealthBody:
-    """The process lives."""
+    """Answer that the process is alive."""
     return HealthBody(status="ok")
 
 
 @router.get(
     "/readyz",
     response_model=HealthBody,
-    response_description="All of them answer.",
-    responses={503: {"model": ReadinessBody, "description": "Something is not ready: `not_ready` names it."}},
+    response_description="All dependencies answer.",
+    responses={503: {"model": ReadinessBody, "description": "A dependency is not ready; `not_ready` names it."}},
 )
 async def get_readiness(request: Request) -> JSONResponse:
-    """Database, queue, blobs and background loops answer."""
+    """Check that the database, queue, blob store and background loops answer."""
     runtime = request.app.state.runtime
     faults: dict[str, str] = {}
     for name, ping in runtime.pings.items():
         try:
             async with asyncio.timeout(PATIENCE):
                 await ping()
-        except Exception as error:  # noqa: BLE001 - whatever the reason, it is not ready, and says so
+        except Exception as error:  # noqa: BLE001 - whatever the reason, it is reported as not ready
             faults[name] = "no answer in time" if isinstance(error, TimeoutError) else str(error)
     faults |= {loop: f"silent for {age:.0f} s" for loop, age in runtime.metrics.silent_loops().items()}
     if faults:
@@ -42,26 +42,26 @@ async def get_readiness(request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok"})
 
 
-@router.head("/healthz", response_class=Response, response_description="It lives.")
+@router.head("/healthz", response_class=Response, response_description="The process is alive.")
 async def head_health() -> Response:
-    """As GET, without the body: what many monitors ask."""
+    """Answer like GET, without the body; many monitors use it."""
     return Response()
 
 
 @router.head(
     "/readyz",
     response_class=Response,
-    response_description="All of them answer.",
-    responses={503: {"description": "Something is not ready: GET names it."}},
+    response_description="All dependencies answer.",
+    responses={503: {"description": "A dependency is not ready; GET names it."}},
 )
 async def head_readiness(request: Request) -> Response:
-    """As GET, without the body."""
+    """Answer like GET, without the body."""
     return Response(status_code=(await get_readiness(request)).status_code)
 
 
 @router.get("/metrics", response_class=PlainTextResponse, response_description="The metrics.")
 async def get_metrics(request: Request) -> Response:
-    """Prometheus text format."""
+    """Return the metrics in Prometheus' text format."""
     runtime = request.app.state.runtime
     body = await exposition(runtime.metrics, runtime.looks)
     return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,4 +1,4 @@
-"""Jobs: look, wait, cancel, retry."""
+"""Routes of jobs: list, read, wait, cancel and retry."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -32,7 +32,7 @@ async def list_jobs(
     kind: Annotated[str | None, Query(max_length=64)] = None,
     document_id: UUID | None = None,
 ) -> JobList:
-    """Newest first."""
+    """List jobs, newest first."""
     found = await jobs.newest(
         tenant_id,
         limit=limit + 1,
@@ -59,9 +59,9 @@ async def get_job(
     request: Request,
     wait: Annotated[float | None, Query(ge=0, le=60, description="Seconds to wait for the job's end.")] = None,
 ) -> Response:
-    """The job with its attempts; with `wait`, as soon as it has ended, or as it is when the time is over.
+    """Return the job with its attempts; with `wait`, as soon as it has ended or the time is over.
 
-    A client that leaves while it waits cancels nothing.
+    A client that disconnects while it waits does not cancel the job.
     """
     preference = preference_of(request)
     at_most = preference.wait if wait is None else timedelta(seconds=wait)
@@ -74,12 +74,12 @@ async def get_job(
 @router.post("/{job_id}/cancel")
 @refuses(Conflict)
 async def cancel_job(tenant_id: JobWriter, job_id: AJobId, jobs: TheJobs) -> JobBody:
-    """Cancel: a queued job at once, a running one with its worker's next beat."""
+    """Cancel a queued job at once, a running one with its worker's next heartbeat."""
     return JobBody.of(await jobs.cancel(tenant_id, job_id))
 
 
 @router.post("/{job_id}/retry")
 @refuses(Conflict)
 async def retry_job(caller: JobWritingCaller, job_id: AJobId, jobs: TheJobs) -> JobBody:
-    """Queue a failed or cancelled job again; a delivery of a webhook is sent once more, also one that was done."""
+    """Queue a failed or cancelled job again. A webhook's delivery that is done can be sent again too."""
     return JobBody.of(await jobs.retry(caller.tenant_id, job_id, max_queued=caller.allowance.max_queued))

@@ -1,4 +1,4 @@
-"""What a document is handed out as: the file itself, images of its pages, and its text in other forms."""
+"""Routes of downloads: the original, page images, a searchable PDF, and the text as hOCR, ALTO or Markdown."""
 
 from typing import Annotated, Any
 
@@ -32,11 +32,11 @@ from app.web.waiting import unless_gone
 router = APIRouter(prefix="/v1/documents/{document_id}", tags=["outputs"])
 
 IfNoneMatch = Annotated[
-    str | None, Header(alias="If-None-Match", description="An ETag: 304 where it is still the document's.")
+    str | None, Header(alias="If-None-Match", description="An ETag; answered with 304 if it is still current.")
 ]
 OF_CONTENT = ("ETag", "Content-Disposition", "Accept-Ranges")
 NAMED = ("Content-Disposition",)
-Width = Annotated[int, Query(ge=16, le=4000, description="Pixels; a page that is very long may be shown smaller.")]
+Width = Annotated[int, Query(ge=16, le=4000, description="Pixels; a very long page may be rendered smaller.")]
 
 
 def _gives(media_type: str, description: str, *headers: str) -> dict[int | str, dict[str, Any]]:
@@ -47,16 +47,16 @@ def _gives(media_type: str, description: str, *headers: str) -> dict[int | str, 
 @router.get(
     "/content",
     response_class=StreamingResponse,
-    responses=_gives("*/*", "The bytes, as the type that was found in them.", *OF_CONTENT)
+    responses=_gives("*/*", "The bytes, with the type that was found from them.", *OF_CONTENT)
     | {
         206: {
-            "description": "A range of them.",
+            "description": "A range of the bytes.",
             "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
             **shown(*OF_CONTENT, "Content-Range"),
         },
         304: {"description": "Unchanged.", **shown(*OF_CONTENT)},
         416: {
-            "description": "The range has nothing of the document.",
+            "description": "The range is outside the document.",
             "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
             **shown("Content-Range"),
         },
@@ -69,11 +69,11 @@ async def download_document(
     outputs: TheOutputs,
     range_: Annotated[str | None, Header(alias="Range", description="One range of bytes, `bytes=0-99`.")] = None,
     if_range: Annotated[
-        str | None, Header(alias="If-Range", description="An ETag: the range where it matches, else all.")
+        str | None, Header(alias="If-Range", description="An ETag; the range is sent if it matches, else all bytes.")
     ] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """The original, byte for byte."""
+    """Download the original, byte for byte."""
     document = await outputs.document(tenant_id, document_id)
     headers = _of_original(document)
     if matches(if_none_match, document.sha256):
@@ -88,10 +88,10 @@ async def download_document(
 @router.head(
     "/content",
     response_class=Response,
-    responses={200: {"description": "As GET, without the bytes.", **shown(*OF_CONTENT)}},
+    responses={200: {"description": "The headers of GET, without the bytes.", **shown(*OF_CONTENT)}},
 )
 async def describe_download(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
-    """What GET would say of the original."""
+    """Return the headers of the original's download."""
     document = await outputs.document(tenant_id, document_id)
     sized = {"Content-Length": str(document.size)}
     return Response(headers=_of_original(document) | sized, media_type=document.media_type)
@@ -114,7 +114,7 @@ async def get_page_image(
     width: Width = 1000,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """A PNG of a page as displayed: turned and cropped, as its words' boxes have it. It needs no text."""
+    """Render a page as displayed, turned and cropped, as PNG. The boxes of words refer to it. It needs no text."""
     document = await outputs.document(tenant_id, document_id)
     tag = renditions.page_image_tag(document, number, width=width)
     headers = {"ETag": f'"{tag}"', "Cache-Control": KEPT, **QUIET}
@@ -133,7 +133,7 @@ async def get_page_image(
 async def get_searchable_pdf(
     request: Request, tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs, renditions: TheRenditions
 ) -> Response:
-    """The document as a PDF that looks the same and can be searched: what was recognised lies invisibly on the ink."""
+    """Render the document as a searchable PDF: it looks the same, with the recognised text laid invisibly over it."""
     document = await outputs.read_document(tenant_id, document_id)
     copy = await unless_gone(request, renditions.searchable(document))
     disposition = attachment(renamed(document.filename, ".searchable.pdf"))
@@ -143,21 +143,21 @@ async def get_searchable_pdf(
 @router.get("/hocr", response_class=StreamingResponse, responses=_gives("text/html", "hOCR.", *NAMED))
 @refuses(NotReady, Conflict)
 async def get_hocr(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
-    """The text as hOCR: HTML with the place of each word, in pixels at 300 dpi."""
+    """Return the text as hOCR: HTML with the place of each word, in pixels at 300 dpi."""
     return await _written(tenant_id, document_id, outputs, HOCR)
 
 
 @router.get("/alto", response_class=StreamingResponse, responses=_gives("application/xml", "ALTO 4.", *NAMED))
 @refuses(NotReady, Conflict)
 async def get_alto(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
-    """The text as ALTO 4: XML with the place of each word, in 1200ths of an inch."""
+    """Return the text as ALTO 4: XML with the place of each word, in 1200ths of an inch."""
     return await _written(tenant_id, document_id, outputs, ALTO)
 
 
 @router.get("/markdown", response_class=StreamingResponse, responses=_gives("text/markdown", "Markdown.", *NAMED))
 @refuses(NotReady, Conflict)
 async def get_markdown(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> Response:
-    """The text as Markdown: paragraphs, and headings where a line is set clearly larger."""
+    """Return the text as Markdown: paragraphs, and headings for lines that are set clearly larger."""
     return await _written(tenant_id, document_id, outputs, MARKDOWN)
 
 

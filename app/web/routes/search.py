@@ -1,4 +1,4 @@
-"""Search: pages by their words."""
+"""The route of search: finds pages by their words."""
 
 from typing import Annotated
 from uuid import UUID
@@ -20,8 +20,8 @@ Q = Annotated[
     Query(
         max_length=LONGEST,
         json_schema_extra={"minLength": 1},
-        description='Words that a page must have; `"a phrase"`, `or` between alternatives, `-` before what must not be'
-        " there. Other forms of a word are found too, by the rules of each page's language.",
+        description='Words that a page must have; `"a phrase"`, `or` between alternatives, `-` before a word that it'
+        " must not have. Other forms of a word are found too, by the rules of each page's language.",
     ),
 ]
 
@@ -31,9 +31,9 @@ class HitBody(BaseModel):
     filename: str
     page: int
     snippet: str
-    """HTML."""
+    """A passage as escaped HTML, with found words in `<mark>`."""
     rank: float
-    """0 to 1; of the page alone, so that ranks of different requests can be compared."""
+    """A number from 0 to 1 that depends only on the page, so ranks of different requests can be compared."""
 
     @classmethod
     def of(cls, hit: SearchHit) -> "HitBody":
@@ -49,7 +49,7 @@ class HitBody(BaseModel):
 class HitList(BaseModel):
     data: list[HitBody]
     next_cursor: str | None
-    """There may be fewer hits than asked for, or none, and more to come: the list ends where this is null."""
+    """The next page's cursor; null at the end. A page before the end may have fewer hits than `limit`, or none."""
 
 
 @router.get("")
@@ -61,7 +61,7 @@ async def search_pages(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     document_id: UUID | None = None,
 ) -> HitList:
-    """Pages that have the words, best first, each with a snippet: HTML, escaped, what was found in `<mark>`."""
+    """Search pages that have the words, best first. Each has a snippet: escaped HTML with found words in `<mark>`."""
     found = await search.find(
         tenant_id,
         q,

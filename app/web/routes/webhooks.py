@@ -1,4 +1,4 @@
-"""Webhooks: where a tenant's events are sent to, and what was sent."""
+"""Routes of webhooks: URLs that a tenant's events are sent to, and the deliveries."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -35,8 +35,8 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 async def add_webhook(
     tenant_id: WebhookWriter, request: Request, webhooks: TheWebhooks, response: Response
 ) -> WebhookWithSecret:
-    """Have events sent to a URL, signed by the rules of Standard Webhooks. The secret is shown this once."""
-    # Read here and not by the framework, which reads all of it, for anybody, before it asks who that is.
+    """Add a URL that events are sent to, signed as Standard Webhooks says. The secret is shown only this once."""
+    # Read here, because the framework would read the whole body before it checks the key.
     wanted = parse(WebhookRequest, await read_text(request.stream()))
     webhook = await webhooks.add(tenant_id, url=wanted.url, events=wanted.events, description=wanted.description)
     response.headers["Location"] = f"/v1/webhooks/{webhook.id}"
@@ -47,7 +47,7 @@ async def add_webhook(
 async def list_webhooks(
     tenant_id: Reader, webhooks: TheWebhooks, listing: TheListing, limit: Limit = 20
 ) -> WebhookList:
-    """Newest first."""
+    """List webhooks, newest first."""
     found = await webhooks.newest(tenant_id, limit=limit + 1, before=pagination.webhook(listing.cursor))
     more, found = len(found) > limit, found[:limit]
     following = pagination.of_webhook(found[-1].id) if more else None
@@ -56,13 +56,13 @@ async def list_webhooks(
 
 @router.get("/{webhook_id}")
 async def get_webhook(tenant_id: Reader, webhook_id: AWebhookId, webhooks: TheWebhooks) -> WebhookBody:
-    """The webhook, without its secret."""
+    """Return the webhook, without its secret."""
     return WebhookBody.of(await webhooks.get(tenant_id, webhook_id))
 
 
-@router.delete("/{webhook_id}", status_code=204, response_description="It is gone.")
+@router.delete("/{webhook_id}", status_code=204, response_description="The webhook is removed.")
 async def remove_webhook(tenant_id: WebhookWriter, webhook_id: AWebhookId, webhooks: TheWebhooks) -> None:
-    """Remove the webhook: what has not been sent yet never is."""
+    """Remove the webhook. Events not sent yet are dropped."""
     await webhooks.remove(tenant_id, webhook_id)
 
 
@@ -70,7 +70,7 @@ async def remove_webhook(tenant_id: WebhookWriter, webhook_id: AWebhookId, webho
 async def rotate_webhook(
     tenant_id: WebhookWriter, webhook_id: AWebhookId, request: Request, webhooks: TheWebhooks
 ) -> WebhookWithSecret:
-    """Sign with a new secret, shown this once; for the overlap, with the former one as well."""
+    """Sign with a new secret, shown only this once. During the overlap the former one signs as well."""
     wanted = parse(RotationRequest, await read_text(request.stream()))
     overlap = timedelta(seconds=wanted.overlap_seconds)
     return WebhookWithSecret.shown(await webhooks.rotate(tenant_id, webhook_id, overlap=overlap))
@@ -79,7 +79,7 @@ async def rotate_webhook(
 @router.post("/{webhook_id}/enable")
 @refuses(Invalid)
 async def enable_webhook(tenant_id: WebhookWriter, webhook_id: AWebhookId, webhooks: TheWebhooks) -> WebhookBody:
-    """Send again, after it was disabled by an answer of 410 or by failures without end."""
+    """Enable the webhook again after an answer of 410 or lasting failures have disabled it."""
     return WebhookBody.of(await webhooks.enable(tenant_id, webhook_id))
 
 
@@ -88,7 +88,7 @@ async def enable_webhook(tenant_id: WebhookWriter, webhook_id: AWebhookId, webho
 async def test_webhook(
     tenant_id: WebhookWriter, webhook_id: AWebhookId, webhooks: TheWebhooks, response: Response
 ) -> JobBody:
-    """Send a `webhook.test` event: answered with its delivery, a job."""
+    """Send a `webhook.test` event. The answer is its delivery, a job."""
     job = await webhooks.test(tenant_id, webhook_id)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return JobBody.of(job)
@@ -102,7 +102,7 @@ async def list_deliveries(
     listing: TheListing,
     limit: Limit = 20,
 ) -> DeliveryList:
-    """What was sent and how it went, newest first; `POST /v1/jobs/{id}/retry` sends one again."""
+    """List deliveries with their attempts, newest first. `POST /v1/jobs/{id}/retry` sends one again."""
     found = await webhooks.deliveries(tenant_id, webhook_id, limit=limit + 1, before=pagination.job(listing.cursor))
     more, found = len(found) > limit, found[:limit]
     following = pagination.of_job(found[-1].job.id) if more else None
