@@ -1,4 +1,4 @@
-"""What development gets for nothing and production refuses: a Postgres of its own, with roles and schema."""
+"""Development's own Postgres, with roles and schema; production refuses it."""
 
 import asyncio
 from collections.abc import AsyncIterator

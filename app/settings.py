@@ -38,7 +38,7 @@ class Role(StrEnum):
 
 
 def is_traced() -> bool:
-    """Whether OpenTelemetry's own variables ask for spans."""
+    """True when OpenTelemetry's own variables ask for spans."""
     asked = any(os.environ.get(name) for name in TRACED_BY)
     return asked and os.environ.get("OTEL_TRACES_EXPORTER") != "none" and os.environ.get("OTEL_SDK_DISABLED") != "true"
 

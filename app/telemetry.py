@@ -40,7 +40,7 @@ class _Finished(dict[str, Counter]):
 
 
 class Metrics:
-    """Those of this process, by the names of the API's contract. One object, handed to whoever counts."""
+    """The metrics of this process, by the names of the API's contract, one object for all parts."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()

@@ -29,7 +29,7 @@ class Span(Protocol):
     def traceparent(self) -> str: ...
 
     def tell(self, attributes: Attributes, *, name: str | None = None) -> None:
-        """What is known only now; and another name, where that was not."""
+        """Add attributes that are known only now, and another name where it was not known."""
         ...
 
 

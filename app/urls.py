@@ -1,4 +1,4 @@
-"""What the URLs of settings may look like. None is repeated in an error: it may hold a password."""
+"""The forms of URLs in settings. None is repeated in an error, because it may hold a password."""
 
 import re
 from urllib.parse import urlsplit
@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 POSTGRES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
 REDIS = frozenset({"redis", "rediss", "unix"})
 PORT = re.compile(r":([0-9]+)(?=,|$)")
-"""Of each host, for Postgres may have several."""
+"""The port of each host, because Postgres may have several."""
 LAST_PORT = 65_535
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,70}")
 BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*/?")

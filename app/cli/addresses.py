@@ -1,4 +1,4 @@
-"""Where the service is and how to be let in: the environment, then `.env`, then what a running `daira up` has left."""
+"""The service's address and key: from the environment, then `.env`, then the file of a running `daira up`."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def _usable(url: str) -> str:
 
 
 def _sendable(api_key: str) -> str:
-    """As a header. It is not shown: it may be all but right."""
+    """The key as a header. It is never shown, because it may be nearly right."""
     api_key = api_key.strip()
     if not (api_key.isascii() and api_key.isprintable()):
         raise typer.BadParameter("it has characters that no key has: copy it once more", param_hint="DAIRA_API_KEY")

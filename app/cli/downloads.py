@@ -30,7 +30,7 @@ class DownloadChoice(StrEnum):
 
 
 ROUTES = {DownloadChoice.ORIGINAL: "content", DownloadChoice.PDF: "searchable.pdf"}
-"""Where the route is not named like the form."""
+"""Routes whose name differs from the form's."""
 
 PRINTED = frozenset({DownloadChoice.TEXT, DownloadChoice.MARKDOWN})
 """Read on the terminal; what else comes is no good there."""

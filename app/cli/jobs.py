@@ -13,7 +13,7 @@ from app.client.client import Client
 from app.client.retries import AT_ONCE
 
 MOST = 100
-"""What one request brings."""
+"""Jobs that one request brings."""
 
 jobs = typer.Typer(help="Jobs, through the API.", no_args_is_help=True)
 

@@ -84,7 +84,7 @@ def _end(fault: str, *, status: int) -> NoReturn:
 
 
 def _have_streams() -> None:
-    """Who starts the program with `>&-` wants to hear nothing; a file that is opened must not take that place."""
+    """Replace closed standard streams (`>&-`) by the null device, so that no opened file takes their place."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - as long as the program

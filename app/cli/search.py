@@ -15,7 +15,7 @@ from app.cli import addresses
 from app.client.client import Client
 
 MOST = 100
-"""What one request brings."""
+"""Hits that one request brings."""
 
 MARK = re.compile(r"<mark>(.*?)</mark>")
 
@@ -44,7 +44,7 @@ def search(
 
 
 def marked(snippet: str) -> Text:
-    """What was found stands out; in a pipe it is plain text."""
+    """Highlight the matches; a pipe gets plain text."""
     text = Text()
     for n, part in enumerate(MARK.split(snippet)):
         text.append(html.unescape(part), style="bold yellow" if n % 2 else None)

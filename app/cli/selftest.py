@@ -62,7 +62,7 @@ async def _selftest(settings: Settings, *, patience: timedelta, show: "FindingPr
     assert running is not None
 
     def stop() -> None:
-        """As Ctrl-C does: what was made is removed before the process ends. Told twice, it goes on removing."""
+        """End as Ctrl-C does, after removing what was made. A second signal does not stop the removal."""
         if not running.cancelling():
             running.cancel()
 
@@ -136,7 +136,7 @@ class FindingPrinter:
 
 
 def sum_up(findings: list[CheckFinding], *, seconds: float, as_json: bool) -> bool:
-    """Whether all is well, told to people or to a machine."""
+    """Report whether all checks passed, for people or as JSON."""
     failed, skipped = (
         [finding.check.name for finding in findings if finding.verdict is verdict]
         for verdict in (CheckVerdict.FAILED, CheckVerdict.SKIPPED)

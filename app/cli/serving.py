@@ -177,7 +177,7 @@ async def _dev_key(tenants: TenantService, *, kept: Path) -> str:
 
 
 def _elsewhere(folder: Path) -> str:
-    """What other commands need to be told to find this `up`."""
+    """The values by which other commands find this `up`."""
     return "" if folder == default_data_dir() else f" --data-dir {shlex.quote(str(folder))}"
 
 

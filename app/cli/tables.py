@@ -1,4 +1,4 @@
-"""Where tables are printed, and that no cell of one is cut off."""
+"""Printing tables without cutting off a cell."""
 
 import sys
 
@@ -16,7 +16,7 @@ def console() -> Console:
 
 
 def show(table: Table, *, printer: Console | None = None) -> None:
-    """Where it is too wide each row is written as lines of its own."""
+    """Print each row as lines of its own where the table is too wide."""
     printer = printer or console()
     if _width(table, printer) > printer.width:
         # Without a name it is an ornament: a bar.

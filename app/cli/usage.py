@@ -23,7 +23,7 @@ def usage(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, days without use too.")] = False,
     data_dir: Annotated[Path | None, typer.Option(help="The --data-dir of the `daira up` to talk to.")] = None,
 ) -> None:
-    """What was uploaded, read and asked of a language model, day by day: the last 30 days, or those you name."""
+    """Show documents, pages and model tokens by day: the last 30 days, or the days you name."""
     address = addresses.find(url=None, api_key=None, data_dir=data_dir)
     with Client(address.url, address.api_key) as client:
         told = client.usage(first=first, last=last)
@@ -47,7 +47,7 @@ def _table(told: Mapping[str, Any]) -> Table:
 
 
 def bar(number: int, *, most: int) -> str:
-    """Of pages, as long as they are many; by eighths of a character."""
+    """A bar for the pages, in eighths of a character."""
     eighths = BAR * 8 * number // most if most else 0
     return FULL * (eighths // 8) + PARTS[eighths % 8].strip()
 

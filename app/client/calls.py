@@ -12,7 +12,7 @@ from app.client.retries import RetryPolicy, tried
 Body = dict[str, Any]
 
 MOST = 100
-"""What one request of a listing brings at most."""
+"""The most entries that one request of a listing brings."""
 
 
 class ApiCalls:
@@ -74,7 +74,7 @@ def parsed(response: httpx.Response, *, has: tuple[str, ...] = ()) -> Body:
 
 
 def _is_a_web_page(response: httpx.Response) -> bool:
-    """As of a network that wants a login first. What the service has of HTML, it hands out as a file."""
+    """True for HTML such as that of a network that wants a login first. The service sends its own HTML as a file."""
     is_html = response.headers.get("Content-Type", "").startswith("text/html")
     return is_html and "Content-Disposition" not in response.headers
 

@@ -206,7 +206,7 @@ class Client:
         return self._calls.json("POST", f"/v1/jobs/{part(job_id)}/retry")
 
     def events(self, job_id: str | None = None, *, last_event_id: str | None = None) -> Generator[events.StreamEvent]:
-        """Of one job, until it has ended; or of all, without an end. A line that breaks is taken up again."""
+        """Events of one job until it has ended, or of all jobs without an end. A broken stream is resumed."""
         path = "/v1/events" if job_id is None else f"/v1/jobs/{part(job_id)}/events"
         return events.follow(self._calls, path, last_event_id=last_event_id, of_one=job_id is not None)
 

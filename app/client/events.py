@@ -1,4 +1,4 @@
-"""What happens to jobs, as it happens: server-sent events, going on behind the last one when the line breaks."""
+"""Events of jobs as they happen: server-sent events, resumed after the last one when the connection breaks."""
 
 import json
 from collections.abc import Generator, Iterator
@@ -27,7 +27,7 @@ class StreamEvent:
     name: str
     """`state` or `progress`."""
     data: dict[str, Any]
-    """Of `state` the job as it is now; of `progress` its `job_id`, `done`, `total` and `unit`."""
+    """The data: for `state` the job as it is now; for `progress` its `job_id`, `done`, `total` and `unit`."""
     id: str
     """To go on behind this one, in another run of the program."""
 

@@ -1,4 +1,4 @@
-"""What the server refuses, in its own words."""
+"""The server's refusals, in its own words."""
 
 import math
 import time
@@ -30,7 +30,7 @@ class ApiFault(Exception):
         self.retry_after = retry_after
         """Seconds; None where the server does not ask to come again."""
         self.errors = errors or []
-        """Of what is invalid: each `pointer` (RFC 6901) with its `detail`."""
+        """Faults of invalid input: each `pointer` (RFC 6901) with its `detail`."""
 
     @classmethod
     def of(cls, response: httpx.Response) -> Self:

@@ -46,7 +46,7 @@ AT_ONCE = RetryPolicy(seconds=0, busy=0)
 
 
 def tried(call: Callable[[], Answer], *, patience: RetryPolicy, twice: bool) -> Answer:
-    """What the call answers. `twice`: it may be done twice. Raises the last fault when patience is over."""
+    """Return the call's answer. `twice`: it may be done twice. Raises the last fault when the time is over."""
     left = {True: patience.busy, False: patience.seconds}
     step = FIRST
     while True:

@@ -101,7 +101,7 @@ class Download:
         """Bytes; None where the server does not know them ahead."""
         told = _FILENAME.search(response.headers.get("Content-Disposition", ""))
         self.filename = unquote(told[1]) if told else None
-        """As the server says: it may be anything."""
+        """The file name as the server sends it: it may be anything."""
 
     def chunks(self) -> Iterator[bytes]:
         """Raises httpx.RemoteProtocolError where the server broke off."""

@@ -1,4 +1,4 @@
-"""Where one cluster lives and who owns it: settled by the home and the file system, alike in every process."""
+"""The paths and the owner of one cluster: derived from the home and the file system, alike in every process."""
 
 import hashlib
 import os
@@ -50,7 +50,7 @@ class ClusterPaths:
 
     @property
     def shelf(self) -> Path:
-        """Where copies of binaries go: clusters below `CLUSTERS` share them (33 MB each)."""
+        """The folder for copies of binaries: clusters below `CLUSTERS` share them (33 MB each)."""
         return self.base if self.base == self.home else CLUSTERS
 
     def data(self, major: int) -> Path:

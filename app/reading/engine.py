@@ -1,4 +1,4 @@
-"""What an engine is asked, and what it answers: the words of a picture, by their pixels."""
+"""The port of OCR engines: a picture in, its words with their pixels out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class RecognizedWord:
     confidence: float
     """0 to 1."""
     line: int
-    """Of the page, from 0."""
+    """The word's line on the page, from 0."""
     block: int
     """The paragraph, from 0."""
 

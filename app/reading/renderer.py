@@ -27,9 +27,9 @@ RENDERER_FAILED = "renderer_failed"
 RESTED = timedelta(seconds=60)
 """Without work a child goes after so long: it holds 80 MB, and a fresh one takes half a second."""
 _CPU_PER_SECOND = 2
-"""As with recognition: a second fence, never the first to bite."""
+"""CPU seconds for each second of the timeout, as with recognition: a second limit, never the first to act."""
 _MOST_BYTES = 2 << 30
-"""Of one result; a child that was taken over could fill a disk."""
+"""The most bytes of one result, because a child that was taken over could fill a disk."""
 
 
 class ProcessRenderer:

@@ -1,4 +1,4 @@
-"""What a child may use: memory, CPU, files, and no network where the system lets it give that up."""
+"""The limits of a child: memory, CPU, files, and no network where the system lets it give that up."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""What any service of AWS, its client and the network between refuse, as Unavailable: never with a credential."""
+"""Refusals of any AWS service, its client and the network, turned into Unavailable without a credential in the text."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -47,7 +47,7 @@ NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetriev
 OUT_OF_REACH = (BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
 
 Refusal = Callable[[ClientError], str | None]
-"""What to do about an error that this service alone has; None for one that any may have."""
+"""Return advice about an error that only this service has; None for one that any service may have."""
 
 
 class aws_reachable:  # noqa: N801 - reads as a statement: with reachable(...)

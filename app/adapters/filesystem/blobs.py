@@ -73,7 +73,7 @@ class FileBlobs:
                     yield f"{tenant_id}/{name}"
 
     async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
-        """What still grows is not among them, however long ago it was begun."""
+        """A file that still grows is not among them, however long ago it was begun."""
         folder = self._root / ids.tenant_id(tenant_id)
         found = [name async for name in _names(folder, older_than=older_than) if PART_PATTERN.fullmatch(name)]
         for name in found if not dry_run else []:
@@ -101,7 +101,7 @@ async def _read(path: Path, *, start: int, end: int | None) -> AsyncIterator[byt
 
 
 async def _names(folder: Path, *, older_than: timedelta) -> AsyncGenerator[str]:
-    """Of files that were last written to longer ago."""
+    """Files that were last written longer ago."""
     names = _older(folder, time.time() - older_than.total_seconds())
     try:
         while batch := await _in_thread(lambda: list(islice(names, AT_A_TIME))):

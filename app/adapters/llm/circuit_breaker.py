@@ -1,4 +1,4 @@
-"""Whether the endpoint may be asked now: after outages it rests, then one tries; a wait it asks for holds for all.
+"""A circuit breaker: after outages it stops questions, then lets one try; a wait that the endpoint asks for binds all.
 
 While the endpoint is known to be out, a question that does not get there costs its job nothing: it is told LlmBusy. One
 that gets there and breaks the server does cost an attempt, or it would come back for ever.
@@ -75,7 +75,7 @@ class CircuitBreaker:
                 self._trying = False
 
     def _let_through(self) -> bool:
-        """Whether this question is the one that tries."""
+        """True when this question is the one that tries."""
         now = self._clock()
         if now < self._held_until:
             raise LlmBusy("the language model asked to wait", after=self._spread(self._held_until - now))
@@ -92,7 +92,7 @@ class CircuitBreaker:
         self._outages = self._rests = 0
 
     def _out(self, *, tries: bool) -> bool:
-        """Whether the endpoint is known to be out."""
+        """True while the endpoint is known to be out."""
         self._outages += 1
         if tries or self._outages == OUTAGES:
             rest = min(LONGEST_REST, FIRST_REST * (1 << min(self._rests, 10)))

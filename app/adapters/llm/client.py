@@ -166,7 +166,7 @@ class LlmClient:
 
 
 def endpoint(base_url: str) -> str:
-    """Where questions are sent to; a query, such as Azure's `api-version`, stays."""
+    """The URL that questions are sent to; a query, such as Azure's `api-version`, stays."""
     parts = urlsplit(base_url)
     return parts._replace(path=parts.path.rstrip("/").removesuffix(PATH) + PATH).geturl()
 

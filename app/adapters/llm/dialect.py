@@ -1,4 +1,4 @@
-"""How an endpoint wants to be asked: what it refuses is left out the next time, down to the prompt alone."""
+"""The parameters that an endpoint understands: a refused one is left out the next time, down to the prompt only."""
 
 import json
 import re
@@ -19,13 +19,13 @@ KEPT = 3600.0
 """Seconds for which a dialect is used without trying a richer one: a server may be updated."""
 
 STATUSES = frozenset({400, 422, 500, 501})
-"""Of a server that does not understand a parameter. 500: llama.cpp, for a schema that it makes no grammar of."""
+"""Statuses of a server that does not understand a parameter. 500: llama.cpp, if it makes no grammar of a schema."""
 
 IN_PROSE = "Answer with one JSON value that fits the following JSON Schema, and with nothing else.\nJSON Schema: "
 
 
 class AnswerFormat(IntEnum):
-    """How the answer's form is asked for, from least to most."""
+    """The ways to ask for a form of the answer, from least to most."""
 
     PROMPT = 0
     JSON = 1
@@ -37,11 +37,11 @@ class AnswerFormat(IntEnum):
 class Dialect:
     form: AnswerFormat = AnswerFormat.STRICT
     counts: bool = True
-    """Whether `stream_options` is understood."""
+    """True when the endpoint understands `stream_options`."""
     limit: str = "max_tokens"
     """OpenAI's reasoning models want `max_completion_tokens`; most other servers know `max_tokens` alone."""
     cool: bool = True
-    """Whether `temperature` is understood."""
+    """True when the endpoint understands `temperature`."""
 
     def request(self, question: Question, *, model: str) -> bytes:
         body: dict[str, object] = {
@@ -93,7 +93,7 @@ def instructions(question: Question) -> str:
 
 
 def is_strict(schema: object) -> bool:
-    """Whether OpenAI's strict mode may take it: every object is closed, and requires all that it has."""
+    """True when OpenAI's strict mode may take the schema: every object is closed and requires all its properties."""
     match schema:
         case Mapping():
             here = "properties" not in schema or (

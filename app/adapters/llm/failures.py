@@ -1,4 +1,4 @@
-"""What a server's refusal means for whoever asked.
+"""The meaning of a server's refusal for the caller.
 
 Its words are looked into, and never handed on: they may quote the document.
 """
@@ -22,7 +22,7 @@ TOO_LONG = re.compile(
     r"context[ _](?:length|size|window)|maximum context|context_exceeded|num_ctx|n_ctx|string_above_max_length"
     r"|(?:prompt|input|request) (?:is )?too (?:long|large)|reduce the length|too many (?:input )?tokens"
 )
-"""As many servers say it; and a question above all of a minute's tokens, for which waiting is no help."""
+"""The wordings of many servers; also for a question above a whole minute's tokens, which waiting does not help."""
 
 FILTERED = re.compile(r"content_filter|content management policy|responsibleaipolicy|content_policy_violation")
 UNPAID = re.compile(r"insufficient_quota|billing|insufficient balance")
@@ -80,7 +80,7 @@ def refusal_in_stream(error: object) -> StatusFault:
 
 
 def _words(body: object) -> str:
-    """What a server says of the error, without what it quotes: validators repeat the whole input."""
+    """The server's error text without its quotations, because validators repeat the whole input."""
     error = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(error, Mapping):
         return str(error)

@@ -17,7 +17,7 @@ class RepetitionDetector:
         self._unseen = 0
 
     def closed_by(self, text: str) -> bool:
-        """Whether the text so far ends with one passage, over and over."""
+        """True when the text so far ends with one passage, over and over."""
         self._tail = (self._tail + text)[-TIMES * PERIOD :]
         self._unseen += len(text)
         if self._unseen < EVERY:
@@ -27,7 +27,7 @@ class RepetitionDetector:
 
 
 def repeats(text: str) -> bool:
-    """Whether it ends with a passage of at most PERIOD characters TIMES over, at least LEAST characters of it.
+    """True when the text ends with a passage of at most PERIOD characters, TIMES over and LEAST characters long.
 
     Read from its end, by the prefix function of Knuth, Morris and Pratt: the shortest period of each beginning.
     """

@@ -1,4 +1,4 @@
-"""What has come of an answer so far: server-sent events, or one JSON object from servers that do not stream.
+"""The answer so far: server-sent events, or one JSON object from servers that do not stream.
 
 Lines are split by hand: JSON may contain U+2028 and U+0085, at which Python's own splitting of text breaks.
 """
@@ -39,7 +39,7 @@ class AnswerReader:
         self._said: list[str] = []
         self._circles = {"content": RepetitionDetector(), "thoughts": RepetitionDetector()}
         self.characters = 0
-        """Of text and thoughts."""
+        """Characters of text and thoughts."""
         self.finish: object = None
         """The `finish_reason`, once there is one."""
         self.refused = False
@@ -67,7 +67,7 @@ class AnswerReader:
                 raise
 
     def _add(self, event: bytes) -> bool:
-        """Whether more is wanted."""
+        """True while more is wanted."""
         if not event.strip():
             return True
         try:

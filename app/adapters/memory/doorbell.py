@@ -16,7 +16,7 @@ from app.ports.doorbell import Delivery
 class MemoryDoorbell:
     def __init__(self) -> None:
         self._bells: dict[TenantId, deque[Ring]] = {}
-        """Those that are due. The dict's order is that of service: who was served goes to the end."""
+        """Due doorbells by tenant. The dict's order is the order of service: a served tenant goes to the end."""
         self._later: list[tuple[float, int, Ring]] = []
         """A heap: when each bell is due by the loop's clock, then in the order of ringing."""
         self._order = count()

@@ -22,7 +22,7 @@ from app.ports.leases import Backlog, CleanupBlockers, SweptJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimTerms:
-    """What is the same for all doorbells of one claim."""
+    """The terms that all doorbells of one claim share."""
 
     worker: str
     lease: timedelta
@@ -92,7 +92,7 @@ def _is_suspended(tables: TenantTables) -> bool:
 
 
 def _judge(row: JobRow, *, suspended: bool, kinds: frozenset[str], now: datetime) -> ClaimOutcome:
-    """What becomes of a queued job."""
+    """Decide the outcome for a queued job."""
     if row.job.cancel_requested:
         return ClaimOutcome.CANCELLED
     if row.job.run_after > now:

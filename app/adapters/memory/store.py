@@ -1,4 +1,4 @@
-"""What the memory adapters share: the tables of each tenant, replaced as a whole when a transaction commits.
+"""Tables of each tenant, shared by the memory adapters and replaced as a whole when a transaction commits.
 
 For development and tests: everything is lost with the process. Callers may be on several threads, each with a loop.
 """
@@ -90,7 +90,7 @@ class TenantTables:
                 self.jobs[identity] = replace(row, changed=old.changed if same and old else self.commits)
 
     def clear(self) -> None:
-        """What the cascade from a removed tenant does in a database."""
+        """Remove a tenant's rows, as a database's cascade does."""
         self.tenant = None
         for rows in (self.keys, self.documents, self.pages, self.drafts, self.answers, self.jobs, self.attempts):
             rows.clear()
@@ -116,7 +116,7 @@ class TenantTables:
         }
 
     def require_tenant(self) -> None:
-        """What a foreign key to the tenants does in a database."""
+        """Refuse rows of an unknown tenant, as a database's foreign key does."""
         if self.tenant is None:
             raise NotFound("the tenant is not registered: create it first")
 
@@ -132,7 +132,7 @@ class MemoryStore:
         self._locks: dict[TenantId, threading.Lock] = {}
 
     def tables(self, tenant: TenantId) -> TenantTables:
-        """What is committed, to be read only."""
+        """The committed rows, for reading only."""
         return self._tables.get(tenant) or TenantTables()
 
     def registered(self) -> list[TenantId]:
@@ -188,7 +188,7 @@ class MemorySession:
         return self._copy
 
     def check_owner(self, tenant: TenantId) -> None:
-        """What a row-level WITH CHECK does in a database: no row of another tenant is written here."""
+        """Refuse rows of another tenant, as a database's row-level WITH CHECK does."""
         if tenant != self.tenant_id:
             raise ValueError("the row belongs to another tenant than the transaction")
 

@@ -83,7 +83,7 @@ def claimed(row: JobRow, *, worker: str, lease: timedelta, now: datetime) -> Job
 
 
 def room(tables: TenantTables, *, now: datetime) -> float:
-    """How many jobs the tenant may begin: infinite without a cap."""
+    """Return how many jobs the tenant may begin; infinite without a cap."""
     cap = None if tables.tenant is None else tables.tenant.limits.max_running
     if cap is None:
         return math.inf

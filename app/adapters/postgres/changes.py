@@ -1,4 +1,4 @@
-"""What has changed in a tenant's jobs, by the transactions that the jobs' rows name: `daira.changes`."""
+"""Changes of a tenant's jobs, found by the transactions that the jobs' rows name: `daira.changes`."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

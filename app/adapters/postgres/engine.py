@@ -161,7 +161,7 @@ async def administer(
 
 
 async def is_shared(url: str) -> bool:
-    """Whether a pooler in transaction mode is in between: two clients at once have one session of the server.
+    """True when a pooler in transaction mode is in between: two clients at once have one session of the server.
 
     On a busy pooler they may get different ones: True is certain, False is not.
     """

@@ -63,7 +63,7 @@ def settle_arguments(settlements: Sequence[Settlement]) -> tuple[object, ...]:
 
 
 def delivery_bells(row: asyncpg.Record) -> Woken:
-    """Of a row that SETTLE has answered."""
+    """The answer of SETTLE for one row."""
     return [(WEBHOOK, Ring(row["tenant_id"], delivery)) for delivery in row["deliveries"] or ()]
 
 

@@ -49,7 +49,7 @@ class PostgresTenant:
         return removed
 
     async def _remove_bells(self) -> None:
-        """Where the main database is the queue. One that somebody is at stays, and is answered as missing."""
+        """Remove doorbells where the main database is the queue. A locked one stays; its claim finds no job."""
         c = doorbells.c
         left = select(c.lane, c.job_id).where(c.tenant_id == self._tenant_id).with_for_update(skip_locked=True)
         mine = c.tenant_id == self._tenant_id

@@ -159,7 +159,7 @@ rouse()
 
 @dataclass(frozen=True, slots=True)
 class LaneKeys:
-    """Of one lane. The braces keep them on one node of a cluster, as do those of the tenants' sets."""
+    """Redis keys of one lane. The braces keep them on one node of a cluster, like the tenants' sets."""
 
     prefix: str
     lane: str

@@ -59,7 +59,7 @@ class Bucket:
         await self._stack.aclose()
 
     def folder(self, tenant_id: TenantId) -> str:
-        """What all names of this tenant's objects begin with. Raises Invalid for a malformed tenant."""
+        """The prefix of all names of this tenant's objects. Raises Invalid for a malformed tenant."""
         return f"{self._root}{ids.tenant_id(tenant_id)}/"
 
     def name_of(self, key: str) -> str:
@@ -80,7 +80,7 @@ class Bucket:
         return str(value)
 
     async def ask(self, operation: str, **arguments: object) -> Answer:
-        """As `call`, but an error is the client's own: for who knows what it means."""
+        """Do the same as `call`, but raise the client's own error for a caller that understands it."""
         answer: Answer = await getattr(self._client, operation)(Bucket=self.name, **arguments)
         return answer
 

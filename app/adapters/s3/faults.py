@@ -1,4 +1,4 @@
-"""What S3 alone refuses, and what to do about it."""
+"""Refusals that only S3 has, and advice about them."""
 
 from botocore.exceptions import ClientError
 

@@ -25,7 +25,7 @@ ABORT_PATIENCE = 10
 
 
 async def store(bucket: Bucket, name: str, chunks: AsyncIterator[bytes]) -> None:
-    """What fits into one part is sent whole, anything longer part by part. Raises Unavailable, TooLarge."""
+    """Send what fits into one part as a whole, anything longer part by part. Raises Unavailable, TooLarge."""
     async with aclosing(_parts(chunks)) as parts:
         first = await anext(parts)
         if _size(first) < PART:
@@ -110,7 +110,7 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _parts(chunks: AsyncIterator[bytes]) -> AsyncGenerator[io.BytesIO]:
-    """Of exactly that size each, but the last; at least one, if of nothing."""
+    """Parts of exactly PART bytes, except the last; at least one, even if empty."""
     part = io.BytesIO()
     async for chunk in chunks:
         rest = memoryview(chunk)

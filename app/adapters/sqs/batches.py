@@ -24,7 +24,7 @@ class RefusedEntry:
 async def in_batches(
     call: Callable[[list[Entry]], Awaitable[Mapping[str, Any]]], entries: Sequence[Entry]
 ) -> list[RefusedEntry]:
-    """Those that failed, or that no answer speaks of. The first error of a request ends it after those under way."""
+    """Entries that failed or that no answer mentions. The first error of a request ends it after those under way."""
     refused: list[RefusedEntry] = []
     batches = [list(part) for part in _parts(entries, SIZE)]
     for wave in _parts(batches, AT_ONCE):

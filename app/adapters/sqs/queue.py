@@ -15,7 +15,7 @@ MISSING = frozenset({"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExi
 """The same error in the older and in the newer protocol of SQS."""
 
 INVALID = frozenset({"InvalidParameterValue", "InvalidParameterValueException"})
-"""Of a batch's entry, and from some local servers of the whole request."""
+"""Error codes of a batch's entry, and from some local servers of the whole request."""
 
 
 def is_missing(error: ClientError) -> bool:
@@ -23,7 +23,7 @@ def is_missing(error: ClientError) -> bool:
 
 
 def is_invalid(error: BaseException | None) -> bool:
-    """What was sent is at fault, not the way or the right to send it."""
+    """Error codes that blame the message, not the connection or the permission."""
     return isinstance(error, ClientError) and code_of(error) in INVALID
 
 

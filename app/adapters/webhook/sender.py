@@ -127,7 +127,7 @@ class HttpSender:
 
 
 async def _drained(response: httpx.Response) -> None:
-    """As far as the bounds allow; the status has been said, and how the rest ends changes nothing."""
+    """Read the body as far as the bounds allow; the status is known, and the rest changes nothing."""
     read = 0
     with suppress(httpx.HTTPError, TimeoutError):
         async with asyncio.timeout(BODY):

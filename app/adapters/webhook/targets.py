@@ -1,4 +1,4 @@
-"""Where a URL leads to: read by one parser, looked up once, and every address that it has is checked."""
+"""The addresses that a URL leads to: one parser, one look-up, and a check of every address."""
 
 import asyncio
 import ipaddress
@@ -20,7 +20,7 @@ LOOKUPS = 16
 database."""
 
 PORTS = frozenset({80, 443, 8080, 8443})
-"""Of public receivers: whatever else listens there does not speak HTTP, and must not be spoken to from here."""
+"""Ports of public receivers: services on other ports do not speak HTTP and must not be reached from here."""
 
 NO_PUBLIC_ADDRESS = "the host of the URL has no public address"
 """Also where it has none at all: who asks is not told what names there are inside."""

@@ -121,7 +121,7 @@ class InterruptHandler:
 
 
 class BusyNotice:
-    """What the threads say of a service that has too much to do, or is away; once, and not once for each."""
+    """Messages of the threads about a busy or unreachable service, printed once and not once for each thread."""
 
     def __init__(self, console: Console, stop: Event) -> None:
         self._console = console

@@ -129,7 +129,7 @@ def _seen_ones(names: Iterable[str], gathered: FileList) -> Iterator[str]:
 
 
 def _add_pattern(gathered: FileList, pattern: str) -> None:
-    """As a shell would: hidden ones only where the pattern begins with a dot too; `**` follows no link."""
+    """Match as a shell does: hidden files only where the pattern begins with a dot; `**` follows no link."""
     anchor = Path(pattern).anchor
     parts = Path(pattern).relative_to(anchor).parts
     try:

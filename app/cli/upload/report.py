@@ -1,4 +1,4 @@
-"""What is said of an upload: a line, a text or an object for each file, a table and a sum at the end.
+"""The report of an upload: a line, a text or an object for each file, a table and a sum at the end.
 
 Standard output has the answers: lines and objects as files end, texts in the order in which the files were named.
 Standard error has what one should know besides.
@@ -157,7 +157,7 @@ class UploadReport:
 
 
 def _fault(outcome: UploadOutcome) -> str | None:
-    """Of a document that was looked at: why it has no text, or which job of it has failed."""
+    """The reason why a document has no text, or the job of it that failed."""
     document = outcome.document
     if document is None or outcome.stopped:
         return None

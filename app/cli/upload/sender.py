@@ -80,7 +80,7 @@ LOOK = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadOptions:
-    """What is wanted for every file."""
+    """Options that hold for every file."""
 
     kinds: Sequence[str] | None
     language: str | None
@@ -127,7 +127,7 @@ class UploadSender:
     """Set: nothing is finished."""
 
     def outcomes(self, files: Sequence[LocalFile], *, parallel: int) -> Iterator[UploadOutcome]:
-        """As they come; of files that were not begun when the user stopped there is none."""
+        """Outcomes as they come; a file that was not begun when the user stopped has none."""
         crew = _SenderThreads(self, files, BackoffGate(self.stop))
         senders = [Thread(target=crew.send_all, daemon=True) for _ in range(min(parallel, len(files)))]
         watchers = [Thread(target=crew.watch_all, daemon=True) for _ in range(WATCHERS if self.order.wait else 0)]
@@ -259,7 +259,7 @@ class _SenderThreads:
         return found if found and found["sha256"] == digest else None
 
     def _with_jobs(self, document: dict[str, Any]) -> dict[str, Any]:
-        """What is there already may lack a job that is wanted now."""
+        """Request the jobs that a document on the server lacks."""
         there = {job["kind"] for job in document["jobs"]}
         missing = [kind for kind in self._order.kinds or () if kind not in there]
         new = [self._client.request_job(document["id"], {"kind": kind}) for kind in missing]

@@ -20,11 +20,11 @@ log = structlog.get_logger()
 READER_DIED = "reader_died"
 
 OUT_OF_CPU = "SIGPROF"
-"""What a child's own fence ends it with."""
+"""The signal by which a child's own CPU limit ends it."""
 _OUT_OF_MEMORY = "SIGABRT"
-"""How C++ ends without memory. One that has read other files may have had less of it than there is."""
+"""The signal by which C++ ends without memory. A child that read other files may have had less of it."""
 _KILLED = "SIGKILL"
-"""How the kernel ends who took too much; whose fault it was, a second try tells."""
+"""The signal by which the kernel ends a process that took too much; a second try shows whose fault it was."""
 
 
 class FileSession:
@@ -38,7 +38,7 @@ class FileSession:
         self._opened_in: ChildProcess | None = None
 
     async def open(self) -> wire.Message:
-        """What there is to say of the file."""
+        """Open the file and return the facts about it as a whole."""
         await self._tried_twice(None, what="the file")
         return self._opened
 
@@ -118,7 +118,7 @@ class DocumentSession:
         self._helpers: list[FileSession] = []
         self._working: dict[Work, FileSession] = {}
         self._is_shared = False
-        """Whether it is worth opening in several children."""
+        """True when it is worth opening the file in several children."""
         self.page_count = 0
         self.warnings: Sequence[DocumentWarning] = ()
 

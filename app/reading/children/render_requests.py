@@ -1,4 +1,4 @@
-"""What a child hands out of the file that is open: a page to look at, or a searchable copy, in chunks as they come."""
+"""Child-side rendering: streams a page image or a searchable PDF of the open file to the parent, in chunks."""
 
 import io
 from pathlib import Path

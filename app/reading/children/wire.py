@@ -1,4 +1,4 @@
-"""What crosses the pipes between the service and a child: JSON with its length before it."""
+"""Messages between the service and a child: JSON with its length before it."""
 
 import json
 import struct
@@ -38,7 +38,7 @@ async def received(stream: StreamReader) -> Message:
 
 
 async def received_bytes(stream: StreamReader, announced: Message) -> bytes:
-    """Those that a message told of. Raises as `received`."""
+    """Decode the warnings in a message. Raises what `received` raises."""
     if not 0 <= announced[BYTES] <= _LONGEST:
         raise ValueError("A chunk longer than any")
     return await stream.readexactly(announced[BYTES])
@@ -113,7 +113,7 @@ def _lengthened(column: list[Any], count: int) -> list[Any]:
 
 
 def packed_warnings(warnings: Sequence[DocumentWarning]) -> list[tuple[str, str]]:
-    """Of a file as a whole: they name no pages."""
+    """Decode the warnings of a file as a whole, which name no pages."""
     return [(warning.code, warning.detail) for warning in warnings]
 
 

@@ -9,7 +9,7 @@ from app.reading.engines.tesseract import TesseractEngine
 
 MEMORY_BYTES = 1536 * 1024 * 1024
 RAPID_MEMORY_BYTES = 3 * 1024**3
-"""Of address space: RapidOCR failed with 1 GiB, and takes 1.2 GiB of memory for a page of A3."""
+"""Bytes of address space: RapidOCR failed with 1 GiB, and takes 1.2 GiB of memory for a page of A3."""
 
 
 def memory_bytes(name: str) -> int:

@@ -74,7 +74,7 @@ def enlarged(image: Image.Image, times: float) -> Image.Image:
 
 
 def _times(found: Sequence[RecognizedWord], image: Image.Image) -> float | None:
-    """How many times as large the picture should be; None where it will do as it is."""
+    """Return the factor by which the picture should be enlarged; None where it will do as it is."""
     if not found or certainty(found) >= _CERTAIN:
         return None
     # The narrower side: a page may lie on its side.

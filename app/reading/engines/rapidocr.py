@@ -118,7 +118,7 @@ class RapidOcrEngine:
 
 
 def _untwisted(cut: _Pixels, quad: _Quads) -> _Pixels:
-    """As it lies on the page: RapidOCR lays down what is higher than wide, such as the digit 1."""
+    """The line as it lies on the page: RapidOCR lays down what is higher than wide, such as the digit 1."""
     top, right, bottom, left = (float(np.linalg.norm(quad[i] - quad[(i + 1) % 4])) for i in range(4))
     is_high = max(left, right) > max(top, bottom)
     return _rotated(cut, 3) if is_high and cut.shape[1] > cut.shape[0] else cut

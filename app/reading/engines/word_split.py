@@ -22,7 +22,7 @@ _Mask = npt.NDArray[np.bool_]
 class LetterBox:
     text: str
     place: float
-    """Of its middle along the line, 0 to 1."""
+    """The letter's middle along the line, 0 to 1."""
     confidence: float
 
 
@@ -33,7 +33,7 @@ class LineStrip:
     box: Box
     """On the image."""
     quarters: int
-    """Of a circle by which the image must be turned counterclockwise for the line to be upright."""
+    """Quarter turns counterclockwise that make the line upright."""
     grey: _Grey
     """The pixels of the box, upright."""
 
@@ -71,7 +71,7 @@ def _words(letters: Sequence[LetterBox]) -> Iterator[list[LetterBox]]:
 
 
 def _ink(grey: _Grey) -> _Mask:
-    """Of whichever colour: what is not like most of the strip."""
+    """Ink of any colour: pixels unlike most of the strip."""
     values = grey.astype(np.int16)
     paper = np.median(values)
     spread = max(int(values.max()) - paper, paper - int(values.min()), 1)

@@ -1,4 +1,4 @@
-"""How far a scanned page is tilted: at 5 degrees Tesseract loses two thirds of the text."""
+"""Deskewing of scanned pages: at 5 degrees Tesseract loses two thirds of the text."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ _REACH = 12.0
 _LEAST = 0.5
 """Degrees below which turning costs sharpness and gains nothing."""
 _GAIN = 1.25
-"""How much sharper the lines must stand out than without turning."""
+"""The factor by which lines must stand out more sharply than without turning."""
 _FEWEST = 200
 """Dark pixels below which there are no lines to go by."""
 _MOST = 60_000
@@ -59,7 +59,7 @@ def _sharpest(x: _Numbers, y: _Numbers, angles: _Numbers) -> float:
 
 
 def _score(x: _Numbers, y: _Numbers, angle: float) -> float:
-    """How sharply lines and gaps alternate when all ink is projected along lines falling by `angle`."""
+    """Measure how sharply lines and gaps alternate when all ink is projected along lines falling by `angle`."""
     radians = np.radians(angle)
     across = y * np.cos(radians) - x * np.sin(radians)
     profile = np.bincount((across - across.min()).astype(np.int64))

@@ -42,7 +42,7 @@ _BLAMED_ON_THE_FILE = (
     struct.error,
     zlib.error,
 )
-"""What Pillow's decoders, and libheif's, were seen to raise on damaged files, besides OSError without an errno."""
+"""Exceptions of Pillow's and libheif's decoders on damaged files, besides OSError without an errno."""
 
 
 class ImageFile:
@@ -115,7 +115,7 @@ class ImageFile:
 
 @contextmanager
 def _faults() -> Iterator[None]:
-    """What decoding raises, as a fault of the file; what the machine is to blame for passes."""
+    """Turn exceptions of decoding into a fault of the file; faults of the machine pass."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -21,11 +21,11 @@ def rotation_of(orientation: int) -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFrame:
     image: Image.Image
-    """As stored; of use while its file is open."""
+    """The pixels as stored; valid while the file is open."""
     pixels: tuple[int, int]
     """Across and down it, as stored."""
     orientation: int
-    """As EXIF counts, 1 to 8."""
+    """The EXIF orientation, 1 to 8."""
     told: tuple[float, float] | None
     """Dots per inch across and down the image as displayed; None where the file does not tell, or not credibly."""
     stream: BinaryIO
@@ -48,7 +48,7 @@ class ImageFrame:
         return ImageOps.exif_transpose(self.image)
 
     def file_bytes(self) -> bytes:
-        """Of the whole file that the frame is in."""
+        """The bytes of the whole file that holds the frame."""
         self.stream.seek(0)
         return self.stream.read()
 

@@ -21,7 +21,7 @@ _EVERYWHERE = 0.2
 _LONE = 3
 """Marked pixels in a square of nine, at most, for the one in the middle to be a dot and no part of a letter."""
 _MARK = 0.85
-"""Of the paper's grey: what is darker is no paper."""
+"""A share of the paper's grey: darker pixels are no paper."""
 _GRAINY = ((20.0, 1.0), (14.0, 0.7))
 """Mean difference from what a median filter makes of it, in grey levels, and the blur (in pixels) that then helps most.
 Clean print had up to 6, 14 real scans up to 3. From 16 on Tesseract may find nothing at all on a page."""

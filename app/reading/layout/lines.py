@@ -8,13 +8,13 @@ from app.reading.engine import RecognizedWord
 from app.reading.geometry import Box, around
 
 Line = Sequence[RecognizedWord]
-"""Of at least one word, from left to right."""
+"""The line's words, at least one, from left to right."""
 Paragraph = Sequence[Line]
 Region = Sequence[Paragraph]
 """A column, or what an engine took for one."""
 
 _PLAY = 0.15
-"""Of the height of a line's words: a bracket stands out by less."""
+"""A share of the height of a line's words: a bracket stands out by less."""
 _STANDING = 3
 """Height of a line by its width."""
 
@@ -43,7 +43,7 @@ def trimmed(line: Line) -> Line:
 
 
 def stands(region: Region) -> bool:
-    """Whether it is one line of several words that runs up or down the page."""
+    """True for one line of several words that runs up or down the page."""
     lines = lines_of(region)
     if len(lines) > 1 or len(lines[0]) == 1:
         return False

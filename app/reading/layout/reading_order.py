@@ -65,7 +65,7 @@ def _parted(lines: Sequence[Line]) -> list[Region]:
 
 
 def _are_columnar(lines: Sequence[Line]) -> bool:
-    """Whether text stands beside text: a receipt or a form has but labels and figures beside it."""
+    """True when text stands beside text: a receipt or a form has only labels and figures beside it."""
     prose = [box_of(line) for line in lines if len(line) > _LABEL]
     beside = sum(any(_stands_beside(left, right) for right in prose) for left in prose)
     return beside >= _FEWEST

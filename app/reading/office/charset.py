@@ -14,11 +14,11 @@ from app.reading.office.pagination import PageWriter
 SAMPLE = 64 * 1024
 _BLOCK = 1024 * 1024
 _FALLBACK = "cp1252"
-"""What most programs for Windows wrote; every byte but five is a character in it."""
+"""The character set of most programs for Windows; every byte but five is a character in it."""
 _WESTERN = frozenset(
     "àâäáãåæçéèêëíìîïñóòôöõøœùúûüÿßÀÂÄÁÃÅÆÇÉÈÊËÍÌÎÏÑÓÒÔÖÕØŒÙÚÛÜŸ€‚„…‘’“”–—•™«»°§©®·¡¿ºª£´\u00a0"
 ) | frozenset(map(chr, range(0x80)))
-"""What texts of Western Europe are made of. The library took sentences in French for Latvian, in German for Chinese."""
+"""The letters of texts of Western Europe. The library took French sentences for Latvian and German ones for Chinese."""
 
 
 def encoding_of(stream: BinaryIO) -> str:

@@ -45,7 +45,7 @@ class DocxStyles:
 
 
 _LEFT_OUT = frozenset({"del", "moveFrom", "Fallback", "instrText"})
-"""What was deleted or moved away, the second telling of a text box, and what fields are made by."""
+"""Elements of deleted and moved text, of the second copy of a text box, and of field instructions."""
 _PROPERTIES = frozenset({"pPr", "rPr", "sectPr"})
 _WRITTEN = MappingProxyType({"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"})
 _REFERENCES = frozenset({"footnoteReference", "endnoteReference"})
@@ -64,9 +64,9 @@ class DocxStory:
         self._notes = notes
         self._cited: list[str] = []
         self._left_out = 0
-        """How many elements deep we are in what is left out."""
+        """The depth, in elements, within what is left out."""
         self._properties: list[str] = []
-        """Those that are open: what is said in them is of their paragraph, run or section."""
+        """Open elements: properties found in them belong to their paragraph, run or section."""
         self._outer: list[tuple[bool, bool]] = []
         self._hides_paragraph = self._hides_run = False
         self._in_text = False

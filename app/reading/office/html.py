@@ -93,7 +93,7 @@ class _HtmlTarget:
         self._blocks = BlockWriter(pages)
         self._blocks.begin_paragraph()
         self._silent = 0
-        """How many elements deep we are in what is not shown."""
+        """The depth, in elements, within what is not shown."""
         self._hides = False
         self._as_written = 0
         self._ends_blank = True

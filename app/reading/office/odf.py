@@ -12,12 +12,12 @@ from app.reading.office.pagination import PageWriter
 from app.reading.office.zip_package import ZipPackage
 
 _LEFT_OUT = frozenset({"tracked-changes", "annotation", "desc", "note-citation", "forms", "ruby-text", "script"})
-"""What was deleted, comments, what describes pictures, the marks of notes, and what is no text at all."""
+"""Elements of deleted text, comments, descriptions of pictures, the marks of notes, and of what is no text."""
 _PARAGRAPHS = frozenset({"p", "h"})
 _CELLS = frozenset({"table-cell", "covered-table-cell"})
 _COLLAPSED = frozenset({"collapse", "filter"})
 _MOST_REPEATS = 50
-"""Of a cell or a blank: a sheet ends with a cell that is repeated sixteen thousand times. A row is told once."""
+"""The most repetitions of a cell or a blank: a sheet ends with a cell repeated sixteen thousand times."""
 _LONGEST_NUMBER = 9
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
@@ -57,7 +57,7 @@ class _Content:
         self._left_out: list[str] = []
         """Elements that are open, of what is left out."""
         self._hides = False
-        """Whether those hide something from a reader."""
+        """True when these hide something from a reader."""
         self._tables: list[_Columns] = []
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -159,7 +159,7 @@ class _Content:
 
 
 class _Columns:
-    """Those of a table that are hidden, and where in its row we are."""
+    """The hidden columns of a table, and the current place in its row."""
 
     def __init__(self) -> None:
         self.at = 0

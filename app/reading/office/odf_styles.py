@@ -58,7 +58,7 @@ class OdfStyles:
         return self._hides.get(style, False)
 
     def breaks(self, style: str) -> bool:
-        """Whether a page begins before it; what a parent says of that, writers repeat."""
+        """True when a page begins before it; writers repeat what a parent style says of that."""
         return style in self._breaks
 
     def _property(self, tag: str, attributes: Mapping[str, str]) -> None:

@@ -16,7 +16,7 @@ class TextPage:
 
 
 class PageWriter:
-    """What a reader writes to, in reading order. Memory is bounded by the number of pages.
+    """The output of a reader, in reading order. Memory is bounded by the number of pages.
 
     Raises DocumentFault (too_many_pages) as soon as there are more than `most`.
     """
@@ -25,7 +25,7 @@ class PageWriter:
         self._most = most
         self._done: list[TextPage] = []
         self._parts: list[str] = []
-        """Of the page that is being written."""
+        """Warnings of the page that is being written."""
         self._length = 0
         self._inked = False
         self._warnings: set[WarningCode] = set()
@@ -61,7 +61,7 @@ class PageWriter:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the page that is being written has nothing on it yet."""
+        """True while the page that is being written is empty."""
         return self._breaks or not self._inked
 
     def hide(self) -> None:
@@ -111,7 +111,7 @@ class PageWriter:
 
 
 def _good_end(text: str, start: int) -> int:
-    """Where to cut at the latest: after a paragraph, a line, a word, and not within the first half of a page."""
+    """The latest place to cut: after a paragraph, a line or a word, and not within the first half of a page."""
     for separator in ("\n\n", "\n", " "):
         at = text.rfind(separator, start + PAGE // 2, start + PAGE)
         if at >= 0:

@@ -65,7 +65,7 @@ class _Slide:
         self._pages = pages
         self._blocks = BlockWriter(pages)
         self._shapes: list[_Shape] = []
-        """Those that we are in, groups before their members."""
+        """The enclosing shapes, groups before their members."""
         self._fallbacks = 0
         self._in_text = False
         self.is_hidden = False

@@ -40,7 +40,7 @@ def read(path: Path, pages: PageWriter) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """What holds until its brace is closed."""
+    """State that holds until its brace is closed."""
 
     is_left_out: bool = False
     hides: bool = False
@@ -58,12 +58,12 @@ class _Reading:
         self._group = _Group()
         self._outer: list[_Group] = []
         self._starred = self._opened = False
-        """Whether a star, or a brace, came just before."""
+        """True when a star, or a brace, came just before."""
         self._to_skip = 0
         self._bytes = bytearray()
-        """Of characters in an old character set; those of Asia take two."""
+        """Bytes of characters in an old character set; those of Asia take two."""
         self._units: list[int] = []
-        """Of UTF-16: a character beyond the first plane comes as two."""
+        """Units of UTF-16: a character beyond the first plane comes as two."""
         self._codepage = "cp1252"
         self._fonts: dict[int, str] = {}
         self._tabs = 0
@@ -71,7 +71,7 @@ class _Reading:
         self.has_begun = self.is_over = False
 
     def take(self, token: re.Match[bytes]) -> int:
-        """How many bytes after the token are to be passed over."""
+        """Take a token and return the number of bytes after it that are skipped."""
         kind = token.lastgroup
         if token["word"] is not None:
             return self._word(token["word"].decode(), token["number"])
@@ -209,7 +209,7 @@ class _Reading:
 
 
 def _of_group(word: str, value: int | None) -> dict[str, Any]:
-    """What a word changes until its group ends."""
+    """Properties that a control word changes until its group ends."""
     if word in _SWITCHES:
         return {_SWITCHES[word]: value != 0}
     if word == "f" and value is not None:

@@ -55,7 +55,7 @@ class _Sheet:
         self._row: list[str] = []
         self._row_hidden = False
         self._column = 0
-        """Of the cell that we are in, from 1."""
+        """The column of the current cell, from 1."""
         self._last = 0
         """Column of the last value in this row."""
         self._kind = self._style = ""

@@ -1,4 +1,4 @@
-"""What an XLSX keeps beside its sheets: their names and order, texts, and which numbers are dates."""
+"""The parts of an XLSX beside its sheets: their names and order, texts, and which numbers are dates."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ _BUILT_IN = MappingProxyType(
     {str(number): "d" for number in (*range(14, 23), *range(27, 37), 45, 47, *range(50, 59))}
     | {"46": "[h]", "9": "%", "10": "%"}
 )
-"""What the numbers of built-in formats stand for, as far as it matters here (ISO 29500-1, 18.8.30)."""
+"""The meanings of built-in number formats, as far as they matter here (ISO 29500-1, 18.8.30)."""
 _NOT_LETTERS_OF_DATES = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]|General', re.IGNORECASE)
 _ELAPSED = re.compile(r"\[[hms]+\]", re.IGNORECASE)
 _EPOCH = datetime(1899, 12, 30)  # noqa: DTZ001 - a workbook's times have no zone
@@ -19,7 +19,7 @@ _EPOCH_1904 = datetime(1904, 1, 1)  # noqa: DTZ001 - likewise
 _DIGITS = 15
 """That Excel shows."""
 _SECONDS = 86_400
-"""Of a day."""
+"""Seconds of a day."""
 _LAST_DAY = 2_958_466
 """After 9999-12-31."""
 _BEFORE_THE_LEAP_DAY = 60
@@ -126,7 +126,7 @@ class XlsxStyles:
         return _plain(raw, value)
 
     def _code(self, style: int) -> str:
-        """How a style writes a number: `yyyy-mm-dd;@`."""
+        """The format by which a style writes a number: `yyyy-mm-dd;@`."""
         name = self._formats[style] if style < len(self._formats) else ""
         return self._codes[name].split(";")[0] if name in self._codes else _BUILT_IN.get(name, "")
 

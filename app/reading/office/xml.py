@@ -75,7 +75,7 @@ class _WalkerTarget:
         self._end(self._tags[tag])
 
     def close(self) -> None:
-        """What lxml calls at the end, of a document that broke off as well."""
+        """Finish; lxml calls it at the end, also of a document that broke off."""
 
 
 class _Bare(dict[str, str]):

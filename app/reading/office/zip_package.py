@@ -15,9 +15,9 @@ from app.reading.office.xml import XmlWalker, walk
 
 MOST_ENTRIES = 10_000
 MOST_INFLATED = 200 * 1024 * 1024
-"""Of all that is read. A workbook of a million rows has 100 MB of XML; pictures are never inflated."""
+"""Bytes of all parts that are read. A workbook of a million rows has 100 MB of XML; pictures are never inflated."""
 MOST_DECLARED = 1024 * 1024 * 1024
-"""Of all entries, pictures and films among them, which are bounded by the upload as they hardly shrink."""
+"""Bytes of all entries, pictures and films among them, which the upload bounds because they hardly shrink."""
 _RATIO = 250
 _RATIO_FROM = 10 * 1024 * 1024
 """XML of equal rows shrinks to a hundredth; what shrinks to less and is not small is a bomb."""
@@ -34,7 +34,7 @@ _BLAMED_ON_THE_FILE = (
     ValueError,
     RuntimeError,
 )
-"""What zipfile was seen to raise on damaged files, besides OSError without an errno."""
+"""Exceptions that zipfile was seen to raise on damaged files, besides OSError without an errno."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ _LEAST_SURE = 0.5
 
 
 class EmbeddedImages:
-    """Of one file."""
+    """The images of one file."""
 
     def __init__(self, engine: OcrEngine, *, language: str) -> None:
         self._engine = engine

@@ -33,7 +33,7 @@ _JUNK_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LayerJudgement:
-    """What of a page's text layer counts, and what else has to be read."""
+    """The valid part of a page's text layer, and the regions that have to be read otherwise."""
 
     words: list[Word]
     regions: list[Box]
@@ -53,7 +53,7 @@ class PdfFile:
         self._pictures = EmbeddedImages(self._engine, language=language)
         with self._fence.up():
             self._document, self.repaired = opened(path)
-            """What the file had to be made of to be opened; None where it opened as it is."""
+            """The repair that opened the file; None where it opened as it is."""
             self.page_count = len(self._document)
             self.warnings = list(warnings_about(self._document, repaired=self.repaired is not None))
 

@@ -1,4 +1,4 @@
-"""Whether the fonts of a PDF say what they show: some words of each are recognised and compared with the text layer.
+"""A check that fonts of a PDF say what they show: some words of each are recognised and compared with the text layer.
 
 A font that maps its glyphs to the wrong characters yields fluent nonsense, which no look at the text alone tells from
 a language one does not know. Only what Tesseract is sure to have read otherwise counts against a font.
@@ -22,7 +22,7 @@ from app.reading.pdf.rendering import RenderedPage, rendered
 from app.reading.pdf.text_layer import LayerWord
 
 _MOST_CHECKS = 30
-"""Of one file: some writers embed fonts anew on every page."""
+"""The most fonts of one file: some writers embed fonts anew on every page."""
 _FEWEST = 8
 """Characters of words that a font must draw to be checked: a heading has as many, a page number has not."""
 _SHORTEST = 3
@@ -34,7 +34,7 @@ _SURE = 0.7
 """Confidence of what was read otherwise. Clean print is read with 0.9 and more, a script not known with 0.5."""
 _ALIKE = 0.6
 _UNLIKE = 0.4
-"""Of equal letters. Small print read by OCR has 0.8 and more, a cipher less than 0.2."""
+"""A share of equal letters. Small print read by OCR has 0.8 and more, a cipher less than 0.2."""
 _CAPITAL = 32
 """Pixels that a capital of the sample is high."""
 _MARGIN = 40
@@ -56,7 +56,7 @@ class _Run:
 
 
 class FontCheck:
-    """Of one file. Each is checked once, on the first page that has enough of it."""
+    """The fonts of one file. Each is checked once, on the first page that has enough of it."""
 
     def __init__(self, engine: OcrEngine, *, language: str) -> None:
         self._engine = engine
@@ -64,7 +64,7 @@ class FontCheck:
         self._is_bad: dict[_Key, bool] = {}
 
     def are_bad(self, page: pypdfium2.PdfPage, words: Sequence[LayerWord]) -> bool:
-        """Whether fonts that lie say so much of the page, or a heading, that its text is not to be believed."""
+        """True when lying fonts draw so much of the page, or a heading, that its text is not to be believed."""
         # A handle is good for a page: the next may have another font at the same address.
         fonts = {thing: pdfium_calls.get_font(thing) or 0 for thing in {word.thing for word in words} if thing}
         known_by = {font: _fingerprint(font) for font in set(fonts.values()) if font}
@@ -168,7 +168,7 @@ def _on_white(picture: RenderedPage) -> Image.Image:
 
 
 def _judged(written: str, read: list[RecognizedWord]) -> bool | None:
-    """Whether they are alike; None where that can't be told."""
+    """True when they are alike; None where that can't be decided."""
     said, seen = _plain(written), _plain("".join(found.text for found in read))
     if not said and not seen:
         return None

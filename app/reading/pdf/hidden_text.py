@@ -32,13 +32,13 @@ _PLAIN = 64
 _SEEN = 24
 """Levels by which a pixel must differ to show: paler text can't be read."""
 _SEEN_SHARE = 0.01
-"""Of the pixels of a word's box; the thinnest letters fill a tenth of it."""
+"""A share of the pixels of a word's box; the thinnest letters fill a tenth of it."""
 _INK = 60
 """Levels between the dark and the light parts of a spot where something is printed."""
 _TINY = 2.2
 """Points of height with ascenders and descenders: the smallest print in use has 4."""
 _BRIGHTNESS = np.array([0.114, 0.587, 0.299])
-"""Of blue, green and red (ITU-R BT.601)."""
+"""Weights of blue, green and red (ITU-R BT.601)."""
 _MOST_PIXELS = 6_000_000
 _LETTER = 12
 """Pixels that a word should be high to be looked at."""
@@ -49,7 +49,7 @@ _Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordVisibility:
-    """Of each word, by its place in the layer."""
+    """The visibility of each word, by its place in the layer."""
 
     hidden: frozenset[int]
     laid: frozenset[int]
@@ -61,7 +61,7 @@ _ALL_SEEN = WordVisibility(hidden=frozenset(), laid=frozenset())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TextPaint:
-    """How a text object is painted."""
+    """The paint of a text object."""
 
     colour: Colour | None
     is_painted: bool
@@ -70,7 +70,7 @@ class _TextPaint:
 
 
 _NOBODYS = _TextPaint(colour=(0, 0, 0), is_painted=True, is_odd=False)
-"""Of text that PDFium names no object for, and that no rendering could be made without."""
+"""The style assumed for text without a PDFium text object, which can't be hidden for a comparison rendering."""
 
 
 def sight(
@@ -95,7 +95,7 @@ def sight(
 
 
 class _TextObjects:
-    """What is known of the words by the text objects that draw them: these are few."""
+    """Facts about words from the text objects that draw them, which are few."""
 
     def __init__(self, words: list[LayerWord], textpage: pypdfium2.PdfTextPage, *, on: PageObjects) -> None:
         firsts = {word.thing: word.start for word in reversed(words)}

@@ -42,7 +42,7 @@ class ImageXObject:
     channels: int
     bits: int = 8
     orientation: int = 1
-    """As EXIF counts."""
+    """The EXIF orientation."""
     predicted: bool = False
     """By PNG's predictors."""
     palette: bytes | None = None

@@ -23,7 +23,7 @@ _NARROWEST = 0.1
 
 Matrix = tuple[float, float, float, float, float, float]
 Direction = tuple[int, int]
-"""Where the text goes on the displayed page: along x (rightwards) and y (downwards)."""
+"""The direction of the text on the displayed page: along x (rightwards) and y (downwards)."""
 
 _RIGHT, _LEFT = (1, 0), (-1, 0)
 _LIFTED = 0.8
@@ -39,7 +39,7 @@ class _Pen:
     font: str
     glyphs: GlyphlessFont
     height: float
-    """Of the page, to measure from below."""
+    """The height of the page, to measure from below."""
 
 
 def layer(page: Page, *, font: str, glyphs: GlyphlessFont, bounds: Box, rotation: int) -> bytes:
@@ -140,7 +140,7 @@ def _ends(line: list[_Placed]) -> list[_Placed]:
 
 
 def _direction(ends: list[_Placed], *, otherwise: Direction) -> Direction:
-    """Of lines, by their first and last words; those of a script that is written leftwards count the other way."""
+    """The direction of lines, by their first and last words; a leftward script counts the other way."""
     x = y = 0.0
     for (first, a), (_, b) in zip(ends[::2], ends[1::2], strict=True):
         sign = -1 if _is_leftwards(first) else 1

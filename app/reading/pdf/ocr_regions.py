@@ -24,7 +24,7 @@ _LEAST_AREA = 1_200.0
 _DPI = 72.0
 _INK = 48
 _UNREAD_INK = 0.002
-"""Of a picture's pixels: ink beside all words, from which on it shows more than they say. Dust stays below."""
+"""A share of a picture's pixels: with more ink beside all words it shows more than they say. Dust stays below."""
 
 
 def unread(page: pypdfium2.PdfPage, words: Sequence[LayerWord], *, sight: WordVisibility, on: PageObjects) -> list[Box]:
@@ -53,7 +53,7 @@ def _is_drawing(on: PageObjects) -> bool:
 
 
 def _merged(boxes: list[Box]) -> list[Box]:
-    """Those that touch one another as one."""
+    """Join regions that touch one another."""
     merged: list[Box] = []
     for box in sorted(boxes, key=lambda box: (box[1], box[0])):
         grown, apart = box, []

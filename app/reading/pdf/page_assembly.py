@@ -14,7 +14,7 @@ _WIDER = 1.35
 _FARTHEST = 4.0
 """Times the height of a line within which the next can belong to its paragraph at all."""
 _SHARED = 0.5
-"""Of the smaller of two words that covers the other: they are the same word, read twice."""
+"""A share of the smaller of two words that the other covers: they are the same word, read twice."""
 
 
 def with_blocks(words: Sequence[LayerWord]) -> list[Word]:
@@ -35,7 +35,7 @@ def with_blocks(words: Sequence[LayerWord]) -> list[Word]:
 
 
 def without_doubles(found: Sequence[Word], *, beside: Sequence[Word]) -> list[Word]:
-    """Those found by OCR that the text layer does not say already."""
+    """Words found by OCR that the text layer does not have already."""
     return [word for word in found if not any(_same_place(word.box, other.box) for other in beside)]
 
 

@@ -1,4 +1,4 @@
-"""What a PDF page draws besides text, and in which order: pictures, and areas that text may vanish on or under."""
+"""The drawings of a PDF page besides text, in their order: pictures, and areas that text may vanish on or under."""
 
 import ctypes
 import math
@@ -45,11 +45,11 @@ class PageObjects:
     is_drawn_on: bool = False
     """By more than text."""
     pictures: list[Box] = field(default_factory=list)
-    """Where they lie on the displayed page."""
+    """The pictures' boxes on the displayed page."""
     areas: list[PaintedArea] = field(default_factory=list)
     """In the order in which they are drawn; pictures are among them."""
     order: dict[int, int] = field(default_factory=dict)
-    """Of text objects, by address, on the same count as that of areas."""
+    """The order of text objects, by address, on the same count as that of areas."""
     veiled: set[int] = field(default_factory=set)
     """Text objects within forms that are drawn as a whole, with transparency."""
 

@@ -14,7 +14,7 @@ Call = Callable[..., int]
 
 
 def address(handle: Any) -> int:
-    """Of what a handle of the wrapper's points to; 0 for none."""
+    """The address that a handle of the wrapper points to; 0 for none."""
     return ctypes.cast(handle, c_void_p).value or 0
 
 

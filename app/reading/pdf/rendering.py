@@ -19,13 +19,13 @@ class RenderedPage:
     pixels: Pixels
     """Rows of grey levels, or of blue, green and red."""
     corner: tuple[float, float]
-    """Where on the page its top left pixel lies, in points."""
+    """The place of its top left pixel on the page, in points."""
     scale: float
     """Pixels for a point."""
 
     @property
     def image(self) -> Image.Image:
-        """Of grey levels."""
+        """An image of grey levels, for a rendering in grey."""
         return Image.fromarray(self.pixels)
 
     def spot(self, box: Box) -> tuple[slice, slice]:
@@ -91,7 +91,7 @@ def _fitted(across: float, down: float, *, width: int) -> int:
 
 
 def _lean(image: Image.Image) -> Image.Image:
-    """Of a third of the size, where all is grey."""
+    """Drop the colours where all pixels are grey: a third of the size."""
     if image.mode == "L":
         return image
     image = image.convert("RGB")

@@ -20,7 +20,7 @@ from app.reading.pdf.invisible_text import layer
 
 FONT = "/DairaText"
 _LETTER = (0.0, 0.0, 612.0, 792.0)
-"""Of a page that does not say its size; as PDFium has it."""
+"""The size of a page that does not say its own; PDFium assumes the same."""
 _DEEPEST = 50
 """Levels of the page tree that are climbed for what a page inherits."""
 _COORDINATES = 4
@@ -33,7 +33,7 @@ _BLAMED_ON_THE_FILE = (
     RuntimeError,
     ArithmeticError,
 )
-"""What pikepdf raises on objects that are not what they should be."""
+"""Exceptions that pikepdf raises on malformed objects."""
 
 
 class SearchableCopy(Protocol):
@@ -163,7 +163,7 @@ def _copied(value: pikepdf.Object | None) -> pikepdf.Object:
 
 
 def _bounds(page: pikepdf.Object) -> Box:
-    """What is shown of the page, in PDF space."""
+    """The displayed box of the page, in PDF space."""
     media = _box(page, Name.MediaBox) or _LETTER
     crop = _box(page, Name.CropBox) or media
     return (max(media[0], crop[0]), max(media[1], crop[1]), min(media[2], crop[2]), min(media[3], crop[3]))
@@ -196,7 +196,7 @@ def _inherited(page: pikepdf.Object, name: Name) -> pikepdf.Object | None:
 
 @contextmanager
 def _faults() -> Iterator[None]:
-    """What a malformed file makes pikepdf raise."""
+    """Turn pikepdf's exceptions on a malformed file into a fault of the file."""
     try:
         yield
     except _BLAMED_ON_THE_FILE as error:

@@ -18,9 +18,9 @@ from app.reading.geometry import Box, around, clipped, displayed
 from app.reading.pdf import pdfium_calls
 
 _MOST_CHARACTERS = 250_000
-"""Of one page; a dense one has 10,000."""
+"""Characters of one page; a dense one has 10,000."""
 _HYPHENS = frozenset("\x02\ufffe")
-"""What PDFium hands out for the hyphen of a word that goes on in the next line."""
+"""The character that PDFium returns for the hyphen of a word that continues in the next line."""
 _WORD = re.compile(r"\S+")
 _LINE_END = re.compile("\n")
 _DOUBLE = ctypes.sizeof(ctypes.c_double)
@@ -35,7 +35,7 @@ class LayerWord(NamedTuple):
     box: Box
     """On the displayed page."""
     line: int
-    """As PDFium parts lines; from 0."""
+    """The line's number as PDFium parts lines, from 0."""
     start: int
     """Its first character among those of the text page."""
     thing: int
@@ -46,11 +46,11 @@ class LayerWord(NamedTuple):
 class TextLayer:
     words: list[LayerWord]
     boxes: Boxes
-    """Of the words, a row each."""
+    """The boxes of the words, a row each."""
     has_more: bool
     """There is text beside the page or cropped away."""
     junk_share: float
-    """Of characters that no reader would see."""
+    """The share of characters that have no meaning to a reader."""
 
 
 def text_layer(page: pypdfium2.PdfPage, textpage: pypdfium2.PdfTextPage) -> TextLayer:
@@ -137,7 +137,7 @@ class _Layer:
         return np.nan_to_num(boxes)
 
     def _box_of_parts(self, start: int, stop: int, parts: int) -> Box:
-        """Of a word drawn by several objects, or by glyphs without an extent; left, top, right, bottom."""
+        """The box of a word drawn by several objects, or by glyphs without an extent: left, top, right, bottom."""
         boxes = [self._rectangle(part) for part in range(parts)] or [self._character(i) for i in range(start, stop)]
         left, bottom, right, top = around(boxes)
         return (left, top, right, bottom)
@@ -151,7 +151,7 @@ class _Layer:
         return (left, bottom, right, top)
 
     def _rectangle(self, index: int) -> Box:
-        """Of those last counted: left, bottom, right, top in PDF space."""
+        """The rectangles last counted: left, bottom, right, top in PDF space."""
         box = (ctypes.c_double * 4)()
         at = ctypes.addressof(box)
         pdfium_calls.get_rect(self._textpage, index, at, at + 3 * _DOUBLE, at + 2 * _DOUBLE, at + _DOUBLE)
@@ -169,7 +169,7 @@ class _Layer:
         return whole
 
     def _part(self, text: str, start: int, stop: int) -> tuple[str, Box]:
-        """What of a word lies on the page.
+        """The part of a word that lies on the page.
 
         Text beside the page or cropped away is nothing a reader sees: a hiding place for instructions.
         """

@@ -1,4 +1,4 @@
-"""What the database must be like for the wall to stand, asked of its catalogue. Each fault says what is wrong."""
+"""Checks of the database's catalogue that tenant isolation depends on. Each fault says what is wrong."""
 
 from collections.abc import Awaitable, Callable
 
@@ -14,7 +14,7 @@ PUBLISHED = ("backlog", "tenants_with_due_work")
 MINIMUM = 15
 
 TO_HEAD = "daira migrate"
-"""What a fault ends in where a migration helps."""
+"""The end of a fault's text where a migration helps."""
 
 # A table holds tenants' rows if it says whose they are; doorbells hold nothing worth protecting.
 TENANT_TABLES = """

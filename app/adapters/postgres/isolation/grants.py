@@ -1,4 +1,4 @@
-"""Who may do what beside the policies: memberships, attributes and grants that would lead around the wall."""
+"""Rights beside the policies: memberships, attributes and grants that would lead around tenant isolation."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,7 +18,7 @@ from granted where grantee <> relowner order by 1, 2, 3, 4
 """
 
 OF_THE_APPLICATION = frozenset({"SELECT", "INSERT", "DELETE"})
-"""Of a whole table. UPDATE is given by column: a row must not change hands. TRUNCATE is not bound by policies."""
+"""Rights on a whole table. UPDATE is granted by column: a row must not change tenants. Policies don't bind TRUNCATE."""
 
 FIXED = frozenset({"tenant_id", "id"})
 

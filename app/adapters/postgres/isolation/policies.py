@@ -1,4 +1,4 @@
-"""What the policies of the tenant tables say, word for word: one that is there and lets all rows pass is no wall."""
+"""The tenant tables' policies, word for word: a policy that lets all rows pass isolates nothing."""
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from app.adapters.postgres.engine import PostgresEngine
 from app.adapters.postgres.isolation.checks import TENANT_TABLES
 
 CLAMPED = "tenant_id=SELECTNULLIFcurrent_setting'app.tenant_id',true,''"
-"""As the server prints it, without blanks, brackets, casts and labels. A helper function in its place could be
+"""The clamp as the server prints it, without blanks, brackets, casts and labels. A helper function instead could be
 IMMUTABLE: its value would be kept in a plan, and the next tenant served with it."""
 
 POLICIES = f"""

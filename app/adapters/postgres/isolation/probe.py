@@ -30,7 +30,7 @@ OWN = "select exists (select from daira.{table} where tenant_id = :mine) as seen
 Values = dict[str, Any]
 
 ONE = UUID(int=1)
-"""Of each tenant's document, job and key: ids are a tenant's own."""
+"""The id of both tenants' document, job and key: each tenant has ids of its own."""
 
 
 class PostgresIsolationProbe:
@@ -52,7 +52,7 @@ class PostgresIsolationProbe:
         return [row["name"] for row in await self._engine.call(READABLE)]
 
     async def faults(self, mine: TenantId, theirs: TenantId) -> list[str]:
-        """What is wrong, of two furnished tenants; nothing when the wall stands."""
+        """Return the faults that two tenants with rows show; nothing when isolation holds."""
         # The next connection is a fresh one. After its first clamp the setting is '' there, and never missing again.
         await self._engine.close()
         return [

@@ -24,7 +24,7 @@ PLAIN = {
     "rolreplication": "noreplication",
     "rolinherit": "noinherit",
 }
-"""What each role must not have, by the catalogue's column."""
+"""The attributes that each role must not have, by the catalogue's column."""
 
 INHERIT_OPTIONS_SINCE = 16
 
@@ -95,7 +95,7 @@ def _membership(admin: asyncpg.Connection) -> str:
 
 
 def _password(url: str) -> str:
-    """As whoever connects by this URL will send it."""
+    """The password as a client that connects by this URL sends it."""
     return unquote(urlsplit(url).password or "")
 
 

@@ -1,4 +1,4 @@
-"""How the tenant tables are made: keys that tell nothing of other tenants, and nothing that copies or hides rows."""
+"""The structure of tenant tables: keys that reveal nothing of other tenants, and nothing that copies or hides rows."""
 
 from collections.abc import Awaitable, Callable
 

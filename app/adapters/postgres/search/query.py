@@ -181,13 +181,13 @@ def _asked(rows: Sequence[tuple[str, str, str]]) -> PostgresQuery:
 
 
 def _lexemes(required: str) -> tuple[str, ...]:
-    """Of a tsquery as text."""
+    """The lexemes of a tsquery that is given as text."""
     found = (ESCAPED.sub(lambda escaped: escaped[1] or "'", quoted) for quoted in LEXEME.findall(required))
     return tuple(dict.fromkeys(found))
 
 
 def _style(stemming: str) -> str:
-    """Where each character is a word, more of them make a line."""
+    """The options of `ts_headline`. Where each character is a word, more of them make a line."""
     most = 80 if stemming == CHARACTERS else 30
     return (
         f'StartSel="{OPEN}", StopSel="{CLOSE}", MaxFragments=2, ShortWord=0, MinWords={most // 3}, MaxWords={most},'
