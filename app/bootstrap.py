@@ -13,7 +13,7 @@ from app.domain.jobs import AttemptOutcome
 from app.domain.tenants import Allowance
 from app.handlers.llm.ask import AskHandler
 from app.handlers.llm.classify import ClassifyHandler
-from app.handlers.llm.conversation import Budget
+from app.handlers.llm.conversation import LlmBudget
 from app.handlers.llm.extract import ExtractHandler
 from app.handlers.llm.summarize import SummarizeHandler
 from app.handlers.ocr import OcrHandler
@@ -28,7 +28,7 @@ from app.services.backlog_cache import BacklogCache
 from app.services.documents import DocumentService
 from app.services.erasure import TenantEraser
 from app.services.events.open import EventService
-from app.services.events.watcher import ChangePoller
+from app.services.events.watcher import ChangePollers
 from app.services.execution import Execution
 from app.services.fair_queue import FairSemaphore
 from app.services.jobs import JobService
@@ -36,7 +36,7 @@ from app.services.limits import RateLimiter
 from app.services.maintenance import Maintenance
 from app.services.outputs import OutputService
 from app.services.purging import Purger
-from app.services.renditions import Renditions
+from app.services.renditions import RenditionService
 from app.services.ringing import Ringer
 from app.services.search import SearchService
 from app.services.settling import SettleBatcher
@@ -76,7 +76,7 @@ class Runtime:
     uploads: UploadService
     documents: DocumentService
     outputs: OutputService
-    renditions: Renditions
+    renditions: RenditionService
     jobs: JobService
     search: SearchService
     events: EventService
@@ -113,7 +113,7 @@ async def open_runtime(
         sender = open_sender(settings, stack)
         remove_abandoned()
         stopping = asyncio.Event()
-        watching = ChangePoller(store.database)
+        watching = ChangePollers(store.database)
         stack.push_async_callback(watching.close)
         sweeping = Sweeper(sweeps=store.sweeps, ringing=ringing, metrics=metrics)
         documents = DocumentService(database=store.database, blobs=blobs)
@@ -155,7 +155,7 @@ async def open_runtime(
             ),
             documents=documents,
             outputs=OutputService(database=store.database, blobs=blobs),
-            renditions=Renditions(
+            renditions=RenditionService(
                 database=store.database,
                 blobs=blobs,
                 renderer=open_renderer(settings, stack),
@@ -201,7 +201,7 @@ async def open_runtime(
                         shares=EndpointSlots(slots=settings.lanes.get(Lane.WEBHOOK, 1)),
                         disabled=metrics.webhooks_disabled.inc,
                     ),
-                    *_asking(settings, store.database, llm),
+                    *_llm_handlers(settings, store.database, llm),
                 ],
             ),
         )
@@ -216,11 +216,11 @@ def _allowance(settings: Settings) -> Allowance:
     )
 
 
-def _asking(settings: Settings, database: Database, llm: Llm | None) -> list[Handler]:
+def _llm_handlers(settings: Settings, database: Database, llm: Llm | None) -> list[Handler]:
     """Without a model there are none: such a job then waits for a worker that has one."""
     if llm is None:
         return []
-    budget = Budget(calls=settings.llm_max_calls, tokens=settings.llm_max_tokens)
+    budget = LlmBudget(calls=settings.llm_max_calls, tokens=settings.llm_max_tokens)
     return [
         SummarizeHandler(database=database, llm=llm, budget=budget),
         ExtractHandler(database=database, llm=llm, budget=budget),

@@ -8,14 +8,14 @@ import structlog
 
 from app.adapters.llm.client import LOOPBACK
 from app.adapters.postgres.database import PostgresDatabase
-from app.adapters.postgres.engine import THROUGH_A_POOLER, PostgresEngine, is_shared, once
+from app.adapters.postgres.engine import THROUGH_A_POOLER, PostgresEngine, is_shared, temporary_engine
 from app.adapters.postgres.isolation import checks as database_checks
 from app.adapters.postgres.isolation import grants, policies, tables
 from app.domain.errors import DairaError
 from app.domain.ids import TenantId
 from app.settings import Environment, Settings
 
-REFUSED = 78
+EXIT_REFUSED = 78
 """The exit status: EX_CONFIG of sysexits.h."""
 
 DEVELOPMENT_TENANT = TenantId("dev")
@@ -26,19 +26,21 @@ NO_DEVELOPMENT_KEY = "no development key"
 
 CHECKS = database_checks.CHECKS | policies.CHECKS | grants.CHECKS | tables.CHECKS
 
-Check = Callable[[], Awaitable[list[str]]]
+CheckCall = Callable[[], Awaitable[list[str]]]
 
 log = structlog.get_logger()
 
 
-def checks(settings: Settings) -> dict[str, Check]:
+def checks(settings: Settings) -> dict[str, CheckCall]:
     """Every check by name; each answers with its faults."""
 
     async def of_settings() -> list[str]:
         return settings_faults(settings)
 
-    def on_database(check: Callable[[PostgresEngine], Awaitable[list[str]]]) -> Check:
-        return lambda: once(settings.database_url.get_secret_value(), check, name="guard", pooled=settings.pooled)
+    def on_database(check: Callable[[PostgresEngine], Awaitable[list[str]]]) -> CheckCall:
+        return lambda: temporary_engine(
+            settings.database_url.get_secret_value(), check, name="guard", pooled=settings.pooled
+        )
 
     if settings.embedded or settings.memory_store:
         return {"settings": of_settings}
@@ -50,11 +52,11 @@ def checks(settings: Settings) -> dict[str, Check]:
 async def faults(settings: Settings) -> list[str]:
     found: list[str] = []
     for name, check in checks(settings).items():
-        found += await answer(name, check)
+        found += await run_check(name, check)
     return found
 
 
-async def answer(name: str, check: Check) -> list[str]:
+async def run_check(name: str, check: CheckCall) -> list[str]:
     """A check that can't be made is a fault too."""
     try:
         return await check()
@@ -72,7 +74,7 @@ async def refuse_unsafe(settings: Settings) -> None:
         print(f"daira refuses to start in production, {len(found)} fault(s):", file=sys.stderr)  # noqa: T201
         for fault in found:
             print(f"  - {fault}", file=sys.stderr)  # noqa: T201
-        raise SystemExit(REFUSED)
+        raise SystemExit(EXIT_REFUSED)
 
 
 def settings_faults(settings: Settings) -> list[str]:

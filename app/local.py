@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 from pydantic import SecretStr
 
-from app.adapters.postgres.engine import once
+from app.adapters.postgres.engine import temporary_engine
 from app.adapters.postgres.isolation.checks import TO_HEAD, schema_is_at_head
 from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.adapters.postgres.migrations import migrate
@@ -75,7 +75,7 @@ async def bring_to_head(settings: Settings) -> None:
     if owner := settings.migration_database_url.get_secret_value():
         await migrate(owner)
         return
-    if faults := await once(
+    if faults := await temporary_engine(
         settings.database_url.get_secret_value(), schema_is_at_head, name="up", pooled=settings.pooled
     ):
         hint = "; or set DAIRA_MIGRATION_DATABASE_URL, and `daira up` does it" if faults[0].endswith(TO_HEAD) else ""

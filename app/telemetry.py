@@ -30,7 +30,7 @@ class KindMetrics:
     """By outcome."""
 
 
-class _Finished(dict[str, Counter]):
+class _FinishedCounters(dict[str, Counter]):
     def __init__(self, counter: Counter, *, kind: str) -> None:
         self._counter = counter
         self._kind = kind
@@ -120,7 +120,7 @@ class Metrics:
             self._kinds[kind] = KindMetrics(
                 pickup_seconds=self.pickup_seconds.labels(kind),
                 job_seconds=self.job_seconds.labels(kind),
-                finished=_Finished(self.finished, kind=kind),
+                finished=_FinishedCounters(self.finished, kind=kind),
             )
         return self._kinds[kind]
 

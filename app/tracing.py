@@ -52,7 +52,7 @@ def trace_id(traceparent: str) -> str:
     return traceparent[3:35]
 
 
-def known(traceparent: str | None) -> str | None:
+def valid_traceparent(traceparent: str | None) -> str | None:
     """None for what is none."""
     return traceparent if traceparent and SHAPE.fullmatch(traceparent) else None
 
@@ -82,12 +82,12 @@ class NullSpans:
         attributes: Attributes | None = None,  # noqa: ARG002 - nobody is told
         serves: bool = False,  # noqa: ARG002 - nobody is told
     ) -> AbstractContextManager[Span]:
-        return _NullSpan(known(parent) or _begun())
+        return _NullSpan(valid_traceparent(parent) or _started_trace())
 
     def past(self, name: str, *, parent: str | None, began: int, ended: int, attributes: Attributes) -> None: ...
 
 
-def _begun() -> str:
+def _started_trace() -> str:
     """Not sampled: who records the next step is told that there is no record of this one."""
     number = os.urandom(24).hex()
     return f"00-{number[:32]}-{number[32:]}-00"

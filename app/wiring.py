@@ -27,9 +27,9 @@ from app.adapters.postgres.leases import PostgresLeases
 from app.adapters.postgres.sweeps import PostgresSweeps
 from app.adapters.redis.doorbell import RedisDoorbell
 from app.adapters.s3.blobs import S3Blobs
-from app.adapters.s3.bucket import Bucket
+from app.adapters.s3.bucket import S3Bucket
 from app.adapters.sqs.doorbell import SqsDoorbell
-from app.adapters.webhook.sender import HttpSender
+from app.adapters.webhook.sender import HttpWebhookSender
 from app.adapters.webhook.targets import TargetResolver
 from app.domain.doorbells import Lane
 from app.domain.errors import Unavailable
@@ -46,7 +46,7 @@ from app.reading.renderer import ProcessRenderer
 from app.settings import Environment, Role, Settings, is_traced
 from app.telemetry import Metrics
 from app.tracing import NullSpans, Spans
-from app.worker.heartbeat import OpenLeases, shared
+from app.worker.heartbeat import OpenLeases, shared_leases
 
 log = structlog.get_logger()
 
@@ -73,7 +73,7 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
             database=MemoryDatabase(memory),
             leases=leases,
             sweeps=MemorySweeps(memory),
-            open_leases=lambda: shared(leases),
+            open_leases=lambda: shared_leases(leases),
             ping=nothing_to_reach,
         )
     url = settings.database_url.get_secret_value()
@@ -101,7 +101,7 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
     )
 
 
-def open_wall(settings: Settings, stack: AsyncExitStack) -> PostgresIsolationProbe:
+def open_isolation_probe(settings: Settings, stack: AsyncExitStack) -> PostgresIsolationProbe:
     return PostgresIsolationProbe(_engine(settings, stack, pool_size=1, name="wall"))
 
 
@@ -113,13 +113,15 @@ async def open_doorbells(settings: Settings, stack: AsyncExitStack, metrics: Met
         case "memory":
             return {lane: MemoryDoorbell() for lane in Lane}
         case "redis" | "rediss" | "unix":
-            return {lane: _closing(RedisDoorbell(url, lane=lane, dropped=dropped), stack) for lane in Lane}
+            return {lane: _closed_at_exit(RedisDoorbell(url, lane=lane, dropped=dropped), stack) for lane in Lane}
         case "sqs":
             return {lane: await _open_sqs(settings, stack, lane=lane, dropped=dropped) for lane in Lane}
         case _:
             engine, listen_url = _queue_engine(settings, stack)
             return {
-                lane: _closing(PostgresDoorbell(engine, lane=lane, listen_url=listen_url, dropped=dropped), stack)
+                lane: _closed_at_exit(
+                    PostgresDoorbell(engine, lane=lane, listen_url=listen_url, dropped=dropped), stack
+                )
                 for lane in Lane
             }
 
@@ -144,7 +146,7 @@ async def _open_sqs(
         region=settings.aws_region,
         dropped=dropped,
     )
-    _closing(doorbell, stack)
+    _closed_at_exit(doorbell, stack)
     try:
         await doorbell.open()
     except Unavailable as error:
@@ -153,14 +155,14 @@ async def _open_sqs(
     return doorbell
 
 
-class _Closes(Protocol):
+class _Closable(Protocol):
     async def close(self) -> None: ...
 
 
-Closing = TypeVar("Closing", bound=_Closes)
+ClosableT = TypeVar("ClosableT", bound=_Closable)
 
 
-def _closing(part: Closing, stack: AsyncExitStack) -> Closing:
+def _closed_at_exit(part: ClosableT, stack: AsyncExitStack) -> ClosableT:
     stack.push_async_callback(part.close)
     return part
 
@@ -171,13 +173,13 @@ async def open_blobs(settings: Settings, stack: AsyncExitStack) -> InventoriedBl
         case "memory":
             return MemoryBlobs()
         case "s3":
-            bucket = Bucket(
+            bucket = S3Bucket(
                 url.netloc,
                 prefix=url.path.strip("/"),
                 endpoint_url=settings.aws_endpoint_url,
                 region=settings.aws_region,
             )
-            _closing(bucket, stack)
+            _closed_at_exit(bucket, stack)
             await bucket.open()
             return S3Blobs(bucket)
         case "file":
@@ -190,13 +192,13 @@ def open_tokens(settings: Settings, stack: AsyncExitStack) -> TokenVerifier | No
     if not settings.oidc_issuer:
         return None
     # Cryptography takes its time to load: for those alone who use it.
-    from app.adapters.oidc.issuer import PATIENCE, Issuer
+    from app.adapters.oidc.issuer import PATIENCE, IssuerKeys
     from app.adapters.oidc.tokens import OidcTokenVerifier
 
     client = httpx.AsyncClient(timeout=PATIENCE)
     stack.push_async_callback(client.aclose)
     return OidcTokenVerifier(
-        Issuer(settings.oidc_issuer, client),
+        IssuerKeys(settings.oidc_issuer, client),
         url=settings.oidc_issuer,
         audience=settings.oidc_audience,
         tenant_claim=settings.oidc_tenant_claim,
@@ -234,13 +236,13 @@ def open_llm(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> Llm
         total_seconds=settings.llm_total_seconds,
         metrics=metrics,
     )
-    return _closing(client, stack)
+    return _closed_at_exit(client, stack)
 
 
-def open_sender(settings: Settings, stack: AsyncExitStack) -> HttpSender:
+def open_sender(settings: Settings, stack: AsyncExitStack) -> HttpWebhookSender:
     private = settings.webhook_allow_private
     plain = private or settings.env is not Environment.PRODUCTION
-    return _closing(HttpSender(TargetResolver(allow_private=private, allow_http=plain)), stack)
+    return _closed_at_exit(HttpWebhookSender(TargetResolver(allow_private=private, allow_http=plain)), stack)
 
 
 async def open_recognizer(settings: Settings, stack: AsyncExitStack) -> Recognizer:
@@ -270,7 +272,7 @@ def open_renderer(settings: Settings, stack: AsyncExitStack) -> Renderer:
         timeout=settings.ocr_page_timeout,
         max_pages=settings.max_pages,
     )
-    return _closing(renderer, stack)
+    return _closed_at_exit(renderer, stack)
 
 
 def _engine(settings: Settings, stack: AsyncExitStack, *, pool_size: int, name: str) -> PostgresEngine:

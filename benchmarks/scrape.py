@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app.adapters.postgres.engine import administer
 from app.adapters.postgres.sweeps import PostgresSweeps
-from app.services.backlog_cache import FRESH, OLDEST, SHARE, BacklogCache
+from app.services.backlog_cache import BACKLOG_FRESH, OLDEST, SHARE, BacklogCache
 from app.telemetry import Metrics
 from app.web.metrics import exposition
 from tests.support.counted import Counted
@@ -80,7 +80,7 @@ async def _look(engine: Counted, *, live: int, looks: int = 50) -> None:
     for _ in range(looks):
         await sweeps.backlog()
     look, wall = (_cpu(pid) - before) / looks, (time.perf_counter() - started) / looks
-    kept = max(FRESH, min(wall * SHARE, OLDEST))
+    kept = max(BACKLOG_FRESH, min(wall * SHARE, OLDEST))
     # A scrape is answered by the first look after the last one is over.
     print(f"{live:>10,} {look * 1000:>8.2f} {kept:>6.1f} {look * 1000 * EVERY / max(kept, EVERY):>9.2f}", flush=True)
 

@@ -22,7 +22,7 @@ import asyncpg
 from app.adapters.postgres.database import PostgresDatabase
 from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.ids import DocumentId, TenantId, uuid7
-from app.domain.search import parse
+from app.domain.search import parse_query
 from tests.support.databases import Cloned, Databases
 
 ACME, GLOBEX = TenantId("acme"), TenantId("globex")
@@ -143,7 +143,7 @@ async def race(cloned: Cloned, database: PostgresDatabase, words: Words, *, roun
 
 async def find(database: PostgresDatabase, query: str) -> None:
     async with database.begin(ACME) as tx:
-        await tx.search.find(parse(query), limit=20)
+        await tx.search.find(parse_query(query), limit=20)
 
 
 async def scanned(app: asyncpg.Connection, query: str) -> tuple[int, float]:

@@ -15,9 +15,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from app.cli import addresses
 from app.client.client import Client
-from app.client.retries import AT_ONCE
+from app.client.retries import NO_RETRIES
 from app.client.transfers import Download
-from app.domain.documents import displayable
+from app.domain.documents import displayable_filename
 
 
 class DownloadChoice(StrEnum):
@@ -71,7 +71,7 @@ def download(
     address = addresses.find(url=url, api_key=None, data_dir=data_dir)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     with (
-        Client(address.url, address.api_key, patience=AT_ONCE) as client,
+        Client(address.url, address.api_key, patience=NO_RETRIES) as client,
         client.download(document, ROUTES.get(form, form)) as answer,
     ):
         target = _target(answer, form=form, output=output, document=document)
@@ -91,7 +91,7 @@ def _target(answer: Download, *, form: DownloadChoice, output: Path | None, docu
     if form in PRINTED or not sys.stdout.isatty():
         return None
     # Whatever the server calls it: a name, and in this folder.
-    return Path(displayable(answer.filename or document))
+    return Path(displayable_filename(answer.filename or document))
 
 
 def _copy(answer: Download, file: IO[bytes], *, show: Callable[[int], object] = lambda _: None) -> None:

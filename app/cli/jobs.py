@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 from app.cli import addresses, tables
 from app.client.client import Client
-from app.client.retries import AT_ONCE
+from app.client.retries import NO_RETRIES
 
 MOST = 100
 """Jobs that one request brings."""
@@ -68,7 +68,7 @@ def jobs_retry(job_id: JobIdText, data_dir: DataDir = None) -> None:
 
 def _client(data_dir: Path | None) -> Client:
     address = addresses.find(url=None, api_key=None, data_dir=data_dir)
-    return Client(address.url, address.api_key, patience=AT_ONCE)
+    return Client(address.url, address.api_key, patience=NO_RETRIES)
 
 
 def _progress(job: dict[str, Any]) -> str:

@@ -17,16 +17,16 @@ from app.domain.errors import Invalid
 from app.domain.ids import KeyId
 from app.domain.keys import EVERYDAY, ApiKey, Scope
 
-PATTERN = re.compile(r"(\d{1,6})([smhdw]?)", re.ASCII)
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+DURATION_PATTERN = re.compile(r"(\d{1,6})([smhdw]?)", re.ASCII)
+DURATION_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def duration(text: str) -> timedelta:
     """Raises Invalid for anything else, and for a bare number that is not 0, as it could be of anything."""
-    found = PATTERN.fullmatch(text)
+    found = DURATION_PATTERN.fullmatch(text)
     if not found or (not found[2] and int(found[1])):
         raise Invalid(f"{text!r} is no span of time: write it as 90d, 24h, 15m or 30s")
-    return timedelta(**{UNITS[found[2] or "s"]: int(found[1])})
+    return timedelta(**{DURATION_UNITS[found[2] or "s"]: int(found[1])})
 
 
 key = typer.Typer(help="API keys.", no_args_is_help=True)

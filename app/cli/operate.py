@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app import guard, local
-from app.adapters.postgres.engine import once
+from app.adapters.postgres.engine import temporary_engine
 from app.bootstrap import Runtime, open_runtime
 from app.cli import tables
 from app.cli.administration import with_runtime
@@ -48,15 +48,15 @@ async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bo
     if settings.embedded and not development:
         return
     async with local.with_database(settings) as located:
-        away = [] if located.memory_store else await guard.answer("database", _reach(located))
+        away = [] if located.memory_store else await guard.run_check("database", _reach(located))
         # Without a database every check of it would only say the same.
         checks = {} if away else guard.checks(located)
         checks.pop("settings", None)
         for name, check in checks.items():
-            yield name, await guard.answer(name, check), development and name == guard.NO_DEVELOPMENT_KEY
+            yield name, await guard.run_check(name, check), development and name == guard.NO_DEVELOPMENT_KEY
         async with open_runtime(located.without_worker(), Metrics()) as runtime:
             for name, ping in runtime.pings.items():
-                faults = await guard.answer(name, _as_check(ping))
+                faults = await guard.run_check(name, _as_check(ping))
                 yield f"{name} answers", [_with_address(fault, located, of=name) for fault in faults], False
 
 
@@ -68,12 +68,14 @@ def _with_address(fault: str, settings: Settings, *, of: str) -> str:
     return f"{fault}; DAIRA_DATABASE_URL leads to {address.hostname or 'a socket'}:{address.port or 5432}{address.path}"
 
 
-def _reach(settings: Settings) -> guard.Check:
+def _reach(settings: Settings) -> guard.CheckCall:
     url = settings.database_url.get_secret_value()
-    return _as_check(lambda: once(url, lambda engine: engine.call("select 1"), name="doctor", pooled=settings.pooled))
+    return _as_check(
+        lambda: temporary_engine(url, lambda engine: engine.call("select 1"), name="doctor", pooled=settings.pooled)
+    )
 
 
-def _as_check(ping: Callable[[], Awaitable[object]]) -> guard.Check:
+def _as_check(ping: Callable[[], Awaitable[object]]) -> guard.CheckCall:
     async def check() -> list[str]:
         await ping()
         return []

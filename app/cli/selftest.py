@@ -16,9 +16,9 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from app import local
-from app.adapters.postgres.engine import once
+from app.adapters.postgres.engine import temporary_engine
 from app.adapters.postgres.isolation.checks import schema_is_at_head
-from app.cli.selftest_victim import doomed
+from app.cli.selftest_victim import victim_process
 from app.domain.doorbells import LANE_OF_KIND
 from app.domain.errors import Conflict, Invalid
 from app.domain.selftest import KIND
@@ -27,7 +27,7 @@ from app.selftest.run import Check, CheckFinding, CheckVerdict
 from app.selftest.run import selftest as run
 from app.settings import Settings
 from app.telemetry import Metrics, set_up_logging
-from app.wiring import open_blobs, open_doorbells, open_store, open_wall
+from app.wiring import open_blobs, open_doorbells, open_isolation_probe, open_store
 
 MARKS = {CheckVerdict.PASSED: "[green]✓[/]", CheckVerdict.FAILED: "[red]✗[/]", CheckVerdict.SKIPPED: "[yellow]–[/]"}
 TERMINATED = 128 + signal.SIGTERM
@@ -77,7 +77,7 @@ async def _selftest(settings: Settings, *, patience: timedelta, show: "FindingPr
 async def deployment(settings: Settings) -> AsyncIterator[Deployment]:
     async with local.with_database(settings) as located, AsyncExitStack() as stack:
         url = located.database_url.get_secret_value()
-        if faults := await once(url, schema_is_at_head, name="selftest", pooled=located.pooled):
+        if faults := await temporary_engine(url, schema_is_at_head, name="selftest", pooled=located.pooled):
             raise Conflict(faults[0])
         store = await open_store(located, stack)
         doorbells = await open_doorbells(located, stack, Metrics())
@@ -87,8 +87,8 @@ async def deployment(settings: Settings) -> AsyncIterator[Deployment]:
             sweeps=store.sweeps,
             doorbell=doorbells[LANE_OF_KIND[KIND]],
             blobs=await open_blobs(located, stack),
-            wall=open_wall(located, stack),
-            doomed=lambda: doomed(located),
+            wall=open_isolation_probe(located, stack),
+            doomed=lambda: victim_process(located),
             sweep_every=located.sweep_every,
         )
 

@@ -49,7 +49,7 @@ class VictimProcess:
 
 
 @asynccontextmanager
-async def doomed(settings: Settings) -> AsyncIterator[VictimProcess]:
+async def victim_process(settings: Settings) -> AsyncIterator[VictimProcess]:
     """Ready to claim; dead when it is left."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,

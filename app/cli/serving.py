@@ -30,7 +30,7 @@ from app.guard import DEVELOPMENT_KEY, DEVELOPMENT_TENANT
 from app.services.tenants import TenantService
 from app.settings import Environment, Role, Settings, default_data_dir
 from app.telemetry import set_up_logging
-from app.web.slow_clients import patient
+from app.web.slow_clients import slow_client_protocol
 
 log = structlog.get_logger()
 
@@ -126,7 +126,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=patient(patience),
+                http=slow_client_protocol(patience),
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=HTTP_GRACE,

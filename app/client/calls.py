@@ -7,11 +7,11 @@ from urllib.parse import quote
 import httpx
 
 from app.client.faults import ApiFault
-from app.client.retries import RetryPolicy, tried
+from app.client.retries import RetryPolicy, with_retries
 
 Body = dict[str, Any]
 
-MOST = 100
+PAGE_SIZE = 100
 """The most entries that one request of a listing brings."""
 
 
@@ -21,15 +21,15 @@ class ApiCalls:
         self.patience = patience
 
     def json(self, method: str, path: str, **options: Any) -> Body:
-        return parsed(self.call(method, path, **options))
+        return parsed_body(self.call(method, path, **options))
 
     def call(self, method: str, path: str, *, twice: bool | None = None, **options: Any) -> httpx.Response:
         """`twice`: it may be done twice. Else only what reads may."""
 
         def call() -> httpx.Response:
-            return checked(self._http.request(method, path, **options))
+            return checked_response(self._http.request(method, path, **options))
 
-        return tried(call, patience=self.patience, twice=method == "GET" if twice is None else twice)
+        return with_retries(call, patience=self.patience, twice=method == "GET" if twice is None else twice)
 
     def stream(self, path: str, **options: Any) -> httpx.Response:
         """To be read, and closed, by the caller."""
@@ -38,22 +38,22 @@ class ApiCalls:
             response = self._http.send(self._http.build_request("GET", path, **options), stream=True)
             if not response.is_success:
                 response.read()
-            return checked(response)
+            return checked_response(response)
 
-        return tried(begin, patience=self.patience, twice=True)
+        return with_retries(begin, patience=self.patience, twice=True)
 
     def all(self, path: str, filters: Mapping[str, Any]) -> Iterator[Body]:
         """Every entry of a listing, page by page."""
-        chosen = {"limit": MOST} | {name: value for name, value in filters.items() if value is not None}
+        chosen = {"limit": PAGE_SIZE} | {name: value for name, value in filters.items() if value is not None}
         while True:
-            page = parsed(self.call("GET", path, params=chosen), has=("data", "next_cursor"))
+            page = parsed_body(self.call("GET", path, params=chosen), has=("data", "next_cursor"))
             yield from page["data"]
             if page["next_cursor"] is None:
                 return
             chosen["cursor"] = page["next_cursor"]
 
 
-def checked(response: httpx.Response) -> httpx.Response:
+def checked_response(response: httpx.Response) -> httpx.Response:
     if not response.is_success:
         raise ApiFault.of(response)
     if _is_a_web_page(response):
@@ -62,7 +62,7 @@ def checked(response: httpx.Response) -> httpx.Response:
     return response
 
 
-def parsed(response: httpx.Response, *, has: tuple[str, ...] = ()) -> Body:
+def parsed_body(response: httpx.Response, *, has: tuple[str, ...] = ()) -> Body:
     """Told apart from what some other server has to say."""
     try:
         body = response.json()
@@ -79,6 +79,6 @@ def _is_a_web_page(response: httpx.Response) -> bool:
     return is_html and "Content-Disposition" not in response.headers
 
 
-def part(identity: str) -> str:
+def path_part(identity: str) -> str:
     """An id stays one part of the path, whatever it is."""
     return quote(identity, safe="")

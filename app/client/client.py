@@ -13,9 +13,9 @@ from typing import Any, Self
 import httpx
 
 from app.client import events
-from app.client.calls import ApiCalls, Body, checked, parsed, part
-from app.client.retries import RetryPolicy, tried
-from app.client.transfers import Download, Source, opened
+from app.client.calls import ApiCalls, Body, checked_response, parsed_body, path_part
+from app.client.retries import RetryPolicy, with_retries
+from app.client.transfers import Download, UploadSource, open_form
 
 
 class WebhooksClient:
@@ -52,17 +52,17 @@ class WebhooksClient:
         return self._calls.all(f"{self._path(webhook_id)}/deliveries", {})
 
     def _path(self, webhook_id: str) -> str:
-        return f"/v1/webhooks/{part(webhook_id)}"
+        return f"/v1/webhooks/{path_part(webhook_id)}"
 
 
 ENDED = events.ENDED
 
-OFTEN, SELDOM = 1.0, 30.0
+SHORTEST_POLL, LONGEST_POLL = 1.0, 30.0
 """Seconds for each look at a job: short where somebody watches its progress."""
 
 _UNHURRIED = httpx.Timeout(30, read=600)
 
-Progress = Callable[[Body], object]
+ProgressCallback = Callable[[Body], object]
 
 
 class Client:
@@ -112,7 +112,7 @@ class Client:
 
     def upload(
         self,
-        source: Source,
+        source: UploadSource,
         *,
         filename: str | None = None,
         jobs: Sequence[Mapping[str, Any]] | None = None,
@@ -127,14 +127,14 @@ class Client:
         Raises OSError for a file that can't be read.
         """
         key = idempotency_key or str(uuid.uuid4())
-        with opened(source, filename=filename, jobs=jobs, language=language, metadata=metadata, sent=sent) as form:
+        with open_form(source, filename=filename, jobs=jobs, language=language, metadata=metadata, sent=sent) as form:
             headers = {**form.headers, "Idempotency-Key": key}
 
             # A form of its own for each try: from its start.
             def send() -> httpx.Response:
-                return checked(self._http.post("/v1/documents", content=form.body(), headers=headers))
+                return checked_response(self._http.post("/v1/documents", content=form.body(), headers=headers))
 
-            document = parsed(tried(send, patience=self._calls.patience, twice=True))
+            document = parsed_body(with_retries(send, patience=self._calls.patience, twice=True))
         return self.wait(document) if wait else document
 
     def document(self, document_id: str) -> Body:
@@ -180,13 +180,13 @@ class Client:
 
     def job(self, job_id: str, *, wait: float = 0) -> Body:
         """The job; waits up to `wait` seconds (60 at most) for its end."""
-        return self._calls.json("GET", f"/v1/jobs/{part(job_id)}", params={"wait": wait})
+        return self._calls.json("GET", f"/v1/jobs/{path_part(job_id)}", params={"wait": wait})
 
     def jobs(self, **filters: str | int | None) -> Iterator[Body]:
         """All of them, newest first; `limit` is what one request brings."""
         return self._calls.all("/v1/jobs", filters)
 
-    def wait(self, what: Mapping[str, Any], *, on_progress: Progress | None = None) -> Body:
+    def wait(self, what: Mapping[str, Any], *, on_progress: ProgressCallback | None = None) -> Body:
         """A document with its jobs ended, or a job that has ended; how, is for the caller to look at.
 
         `on_progress` is told the job each time that it was looked at.
@@ -199,25 +199,25 @@ class Client:
 
     def cancel(self, job_id: str) -> Body:
         # A second cancel is answered like the first.
-        return self._calls.json("POST", f"/v1/jobs/{part(job_id)}/cancel", twice=True)
+        return self._calls.json("POST", f"/v1/jobs/{path_part(job_id)}/cancel", twice=True)
 
     def retry(self, job_id: str) -> Body:
         """Queue a failed or cancelled job again, or have a delivery sent once more."""
-        return self._calls.json("POST", f"/v1/jobs/{part(job_id)}/retry")
+        return self._calls.json("POST", f"/v1/jobs/{path_part(job_id)}/retry")
 
     def events(self, job_id: str | None = None, *, last_event_id: str | None = None) -> Generator[events.StreamEvent]:
         """Events of one job until it has ended, or of all jobs without an end. A broken stream is resumed."""
-        path = "/v1/events" if job_id is None else f"/v1/jobs/{part(job_id)}/events"
+        path = "/v1/events" if job_id is None else f"/v1/jobs/{path_part(job_id)}/events"
         return events.follow(self._calls, path, last_event_id=last_event_id, of_one=job_id is not None)
 
-    def _ended(self, job: Mapping[str, Any], on_progress: Progress | None) -> Body:
+    def _ended(self, job: Mapping[str, Any], on_progress: ProgressCallback | None) -> Body:
         seen = dict(job)
         while seen["state"] not in ENDED:
-            seen = self.job(seen["id"], wait=OFTEN if on_progress else SELDOM)
+            seen = self.job(seen["id"], wait=SHORTEST_POLL if on_progress else LONGEST_POLL)
             if on_progress:
                 on_progress(seen)
         return seen
 
 
 def _of(document_id: str) -> str:
-    return f"/v1/documents/{part(document_id)}"
+    return f"/v1/documents/{path_part(document_id)}"

@@ -21,13 +21,13 @@ from app.client.faults import ApiFault
 FIRST, LONGEST = 0.5, 15.0
 """Seconds between tries, where the server does not ask for more."""
 
-NOTHING_DONE = 429
-MAY_BE_DONE = frozenset({502, 503, 504})
+TOO_MANY_REQUESTS = 429
+UNCERTAIN_STATUSES = frozenset({502, 503, 504})
 """Also of a proxy that has lost sight of the service."""
 
-Answer = TypeVar("Answer")
+AnswerT = TypeVar("AnswerT")
 
-Told = Callable[[Exception, float], object]
+RetryCallback = Callable[[Exception, float], object]
 """Told why there is another try, and in how many seconds."""
 
 
@@ -38,14 +38,14 @@ class RetryPolicy:
     busy: float = 60.0
     """The same, while the server says that there is too much to do (429)."""
     pause: Callable[[float], object] = time.sleep
-    told: Told = lambda _why, _seconds: None
+    told: RetryCallback = lambda _why, _seconds: None
 
 
-AT_ONCE = RetryPolicy(seconds=0, busy=0)
+NO_RETRIES = RetryPolicy(seconds=0, busy=0)
 """For somebody who looks at the screen and can try again himself."""
 
 
-def tried(call: Callable[[], Answer], *, patience: RetryPolicy, twice: bool) -> Answer:
+def with_retries(call: Callable[[], AnswerT], *, patience: RetryPolicy, twice: bool) -> AnswerT:
     """Return the call's answer. `twice`: it may be done twice. Raises the last fault when the time is over."""
     left = {True: patience.busy, False: patience.seconds}
     step = FIRST
@@ -63,13 +63,13 @@ def tried(call: Callable[[], Answer], *, patience: RetryPolicy, twice: bool) -> 
 
 
 def is_busy(fault: Exception) -> bool:
-    return isinstance(fault, ApiFault) and fault.status == NOTHING_DONE
+    return isinstance(fault, ApiFault) and fault.status == TOO_MANY_REQUESTS
 
 
 def _is_worth(fault: ApiFault | httpx.TransportError, *, twice: bool) -> bool:
     match fault:
         case ApiFault(status=status):
-            return is_busy(fault) or (twice and (status in MAY_BE_DONE or _is_being_done(fault)))
+            return is_busy(fault) or (twice and (status in UNCERTAIN_STATUSES or _is_being_done(fault)))
         case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.PoolTimeout():
             return True
         case httpx.UnsupportedProtocol():

@@ -14,30 +14,30 @@ from urllib.parse import unquote
 
 import httpx
 
-SMALL = 1024 * 1024
+IN_MEMORY_LIMIT = 1024 * 1024
 """Bytes that are kept in memory of a file that can be read only once."""
 
-Source = Path | str | bytes | IO[bytes]
+UploadSource = Path | str | bytes | IO[bytes]
 """A path, the bytes themselves, or a file that is open for reading in binary; it is read from its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DownloadForm:
+class UploadForm:
     headers: Mapping[str, str]
     body: Callable[[], Iterator[bytes]]
     """From the start, each time."""
 
 
 @contextmanager
-def opened(
-    source: Source,
+def open_form(
+    source: UploadSource,
     *,
     filename: str | None = None,
     jobs: Sequence[Mapping[str, Any]] | None = None,
     language: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     sent: Callable[[int], object],
-) -> Iterator[DownloadForm]:
+) -> Iterator[UploadForm]:
     """`sent` is told the bytes sent so far, the form's own among them. Raises OSError for what can't be read."""
     fields = {
         # No jobs is another wish than the usual ones.
@@ -55,11 +55,11 @@ def opened(
             data={name: value for name, value in fields.items() if value is not None},
         )
         headers = {name: request.headers[name] for name in ("Content-Type", "Content-Length")}
-        yield DownloadForm(headers=headers, body=lambda: _counted(request.stream, sent))
+        yield UploadForm(headers=headers, body=lambda: _counted(request.stream, sent))
 
 
 @contextmanager
-def _file(source: Source) -> Iterator[IO[bytes]]:
+def _file(source: UploadSource) -> Iterator[IO[bytes]]:
     if isinstance(source, bytes):
         yield BytesIO(source)
     elif isinstance(source, (str, Path)):
@@ -68,13 +68,13 @@ def _file(source: Source) -> Iterator[IO[bytes]]:
     elif source.seekable():
         yield source
     else:
-        with tempfile.SpooledTemporaryFile(max_size=SMALL) as kept:
+        with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_LIMIT) as kept:
             shutil.copyfileobj(source, kept)
             kept.seek(0)
             yield kept
 
 
-def _name(source: Source, filename: str | None) -> str:
+def _name(source: UploadSource, filename: str | None) -> str:
     if filename is not None:
         return filename
     path = source if isinstance(source, (str, Path)) else getattr(source, "name", None)
@@ -89,7 +89,7 @@ def _counted(stream: Any, sent: Callable[[int], object]) -> Iterator[bytes]:
         sent(total)
 
 
-CHUNK = 256 * 1024
+DOWNLOAD_CHUNK = 256 * 1024
 _FILENAME = re.compile(r"filename\*=UTF-8''([^;\s]+)")
 
 
@@ -105,4 +105,4 @@ class Download:
 
     def chunks(self) -> Iterator[bytes]:
         """Raises httpx.RemoteProtocolError where the server broke off."""
-        return self._response.iter_bytes(CHUNK)
+        return self._response.iter_bytes(DOWNLOAD_CHUNK)

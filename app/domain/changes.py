@@ -66,4 +66,4 @@ class PositionEvent:
     position: Position
 
 
-Event = StateEvent | ProgressEvent | PositionEvent
+ChangeEvent = StateEvent | ProgressEvent | PositionEvent

@@ -59,7 +59,7 @@ class DocumentCursor:
     id: DocumentId
 
 
-def status(document: Document, jobs: list[Job]) -> DocumentStatus:
+def document_status(document: Document, jobs: list[Job]) -> DocumentStatus:
     """Derive the status from the jobs, so that the two can't disagree, whatever ended the jobs."""
     if document.page_count is not None:
         return DocumentStatus.READY
@@ -87,7 +87,7 @@ def document_of(key: str) -> DocumentId | None:
     return document_id if str(document_id) == name else None
 
 
-NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}")
+BLOB_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}")
 """Lower case, because some file systems fold case.
 Without a dot, no name is `..` or clashes with a store's dot files."""
 
@@ -95,30 +95,30 @@ Without a dot, no name is `..` or clashes with a store's dot files."""
 def parse_blob_key(key: str) -> tuple[TenantId, str]:
     """Return the tenant and the name. Raises Invalid for any other shape."""
     tenant, _, name = key.partition("/")
-    if not TENANT_PATTERN.fullmatch(tenant) or not NAME_PATTERN.fullmatch(name):
+    if not TENANT_PATTERN.fullmatch(tenant) or not BLOB_NAME_PATTERN.fullmatch(name):
         raise Invalid("a blob's key is tenant/name, of lower-case letters, digits, - and _")
     return TenantId(tenant), name
 
 
-LIMIT = 255
+FILENAME_LIMIT = 255
 """The longest file name, in bytes of UTF-8; file systems take no more."""
 
-UNNAMED = "document"
+UNNAMED_FILE = "document"
 
-_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,10}\Z")
+_FILENAME_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,10}\Z")
 
 
-def displayable(name: str) -> str:
+def displayable_filename(name: str) -> str:
     """Return a path's last part in NFC, without invisible or text-reversing characters (Unicode category C)."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
     seen = "".join(character for character in last if unicodedata.category(character)[0] != "C").strip()
     # A name of dots only is a folder's: a file saved under it could not be found again.
-    return _cut(unicodedata.normalize("NFC", seen)) if seen.strip(".") else UNNAMED
+    return _cut_filename(unicodedata.normalize("NFC", seen)) if seen.strip(".") else UNNAMED_FILE
 
 
-def _cut(name: str) -> str:
+def _cut_filename(name: str) -> str:
     """Cut a name to LIMIT bytes and keep the suffix, which shows the file's type."""
-    if len(name.encode()) <= LIMIT:
+    if len(name.encode()) <= FILENAME_LIMIT:
         return name
-    suffix = found[0] if (found := _SUFFIX.search(name)) else ""
-    return name.encode()[: LIMIT - len(suffix)].decode(errors="ignore") + suffix
+    suffix = found[0] if (found := _FILENAME_SUFFIX.search(name)) else ""
+    return name.encode()[: FILENAME_LIMIT - len(suffix)].decode(errors="ignore") + suffix

@@ -23,13 +23,13 @@ class Lane(StrEnum):
     """Jobs bound by the receivers."""
 
 
-TEXT = "ocr"
+TEXT_KIND = "ocr"
 """The kind of job that makes a document's text."""
 
 NEED_TEXT = frozenset({"summarize", "extract", "classify", "ask"})
 """Kinds that read a document's text. Such a job waits until an `ocr` job of the document has ended."""
 
-LANE_OF_KIND = {TEXT: Lane.OCR, selftest.KIND: Lane.OCR, webhooks.KIND: Lane.WEBHOOK} | dict.fromkeys(
+LANE_OF_KIND = {TEXT_KIND: Lane.OCR, selftest.KIND: Lane.OCR, webhooks.KIND: Lane.WEBHOOK} | dict.fromkeys(
     NEED_TEXT, Lane.LLM
 )
 """Every job kind that this version knows."""

@@ -71,7 +71,7 @@ def key_text(tenant: TenantId, secret: str) -> str:
     return f"{PREFIX}{tenant}_{secret}"
 
 
-def digest(secret: str) -> bytes:
+def secret_hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -81,6 +81,6 @@ def parse_key(text: str) -> Credential:
     if not text.startswith(PREFIX) or not separator or not (secret.isascii() and secret.isalnum()):
         raise Unauthorized(NOT_VALID)
     try:
-        return Credential(tenant_id=tenant_id(tenant), secret_sha256=digest(secret))
+        return Credential(tenant_id=tenant_id(tenant), secret_sha256=secret_hash(secret))
     except Invalid:
         raise Unauthorized(NOT_VALID) from None

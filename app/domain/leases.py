@@ -58,7 +58,7 @@ class ClaimedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class ClaimResult:
     """The answer to one doorbell. `job` is set exactly when the outcome is CLAIMED."""
 
     ring: Ring

@@ -17,13 +17,13 @@ BACKOFF_FLOOR = timedelta(seconds=1)
 NO_DELAY = timedelta()
 
 
-Woken = Sequence[tuple[str, Ring]]
+DeliveryRings = Sequence[tuple[str, Ring]]
 """Kinds and rings of jobs that have become due. They are rung after the commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    apply: Callable[[Any], Awaitable[Woken | None]] | None = None
+    apply: Callable[[Any], Awaitable[DeliveryRings | None]] | None = None
     """A function that writes the results in the transaction (a `Tx`) that settles the job, after the fence has held."""
 
 
@@ -71,11 +71,11 @@ def settlement(job: ClaimedJob, ending: Ending, *, jitter: float, progress: Prog
     """Return the settlement of an attempt. `progress` is the attempt's last progress."""
     if isinstance(ending, Retry) and job.failures + 1 >= job.max_attempts:
         ending = Fail(ending.reason)
-    state, outcome, error, delay = _verdict(job, ending, jitter=jitter)
+    state, outcome, error, delay = _end_state(job, ending, jitter=jitter)
     return Settlement(lease=job.lease, state=state, outcome=outcome, error=error, delay=delay, progress=progress)
 
 
-def _verdict(
+def _end_state(
     job: ClaimedJob, ending: Ending, *, jitter: float
 ) -> tuple[JobState, AttemptOutcome, JobError | None, timedelta]:
     match ending:

@@ -73,7 +73,7 @@ def confidence_of(words: Sequence[Word]) -> float | None:
     return round(sum(word.confidence for word in words) / len(words), 4) if words else None
 
 
-def chosen(pages: str | None, *, page_count: int) -> list[int]:
+def chosen_pages(pages: str | None, *, page_count: int) -> list[int]:
     """Return the page numbers that `1-3,7` names, in order; `3-1` equals `1-3`, and None names all.
 
     Raises DocumentFault (empty) where the file has none of them.

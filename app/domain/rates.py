@@ -24,7 +24,7 @@ class RateDecision:
     After a refusal, the time until the next try can succeed."""
 
 
-def judge(used_until: float, *, now: float, limit: int) -> tuple[float, RateDecision]:
+def decide(used_until: float, *, now: float, limit: int) -> tuple[float, RateDecision]:
     """Judge one request at `now` (monotonic seconds). Return the new number and the decision."""
     share = WINDOW / limit
     used = max(0.0, used_until - now)

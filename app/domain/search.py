@@ -11,7 +11,7 @@ from typing_extensions import override
 from app.domain.errors import Invalid
 from app.domain.ids import DocumentId
 from app.domain.text import scrub
-from app.domain.text_search import spaced
+from app.domain.text_search import with_spaces
 
 LONGEST = 200
 """Characters of a query."""
@@ -31,7 +31,7 @@ WORD = re.compile(r"\w")
 AS_TYPED = str.maketrans("“”„«»<", '""""" ', "\N{SOFT HYPHEN}")
 
 
-class Term(NamedTuple):
+class SearchTerm(NamedTuple):
     """A word, or several words that must follow one another."""
 
     text: str
@@ -45,10 +45,10 @@ class Term(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
+class SearchAlternative:
     """Terms that a page must have, and terms that it must not have."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[SearchTerm, ...]
 
     def written(self, stemming: str) -> str:
         """Return the text that `websearch_to_tsquery` reads in this stemming."""
@@ -63,7 +63,7 @@ class Alternative:
 class SearchQuery:
     """A parsed query. A page matches if it fits one of the alternatives."""
 
-    alternatives: tuple[Alternative, ...]
+    alternatives: tuple[SearchAlternative, ...]
 
 
 class SearchPosition(NamedTuple):
@@ -93,7 +93,7 @@ class SearchResults:
     It may be set with fewer hits than requested, because one query reads only a limited number of pages."""
 
 
-def parse(text: str) -> SearchQuery:
+def parse_query(text: str) -> SearchQuery:
     """Parse words, "phrases", `or` between alternatives, and `-` before terms that must be absent.
 
     Raises Invalid where there is nothing to look for.
@@ -103,7 +103,7 @@ def parse(text: str) -> SearchQuery:
     if len(text) > LONGEST:
         raise _refused(f"the query has more than {LONGEST} characters: use fewer words")
     normal = unicodedata.normalize("NFKC", text).translate(AS_TYPED)
-    alternatives = [Alternative(terms=tuple(terms)) for terms in _split(normal) if terms]
+    alternatives = [SearchAlternative(terms=tuple(terms)) for terms in _split(normal) if terms]
     if not alternatives:
         raise _refused("the query has no word: add at least one")
     if any(all(term.excluded for term in alternative.terms) for alternative in alternatives):
@@ -117,30 +117,30 @@ def nothing_but_stop_words() -> Invalid:
     return _refused("the query has only words that are on almost every page: add a more specific one")
 
 
-def marked_up(snippet: str) -> str:
+def snippet_html(snippet: str) -> str:
     """Return HTML that is safe to insert into a page: the text is escaped, and each match stands in `<mark>`."""
     return html.escape(" ".join(snippet.split())).replace(OPEN, "<mark>").replace(CLOSE, "</mark>")
 
 
-def _split(text: str) -> list[list[Term]]:
-    alternatives: list[list[Term]] = [[]]
+def _split(text: str) -> list[list[SearchTerm]]:
+    alternatives: list[list[SearchTerm]] = [[]]
     for minus, phrase, word in PART.findall(text):
         if word.lower() == "or":
             alternatives.append([])
         elif WORD.search(phrase):
-            alternatives[-1].append(Term(phrase.strip(), phrase=True, excluded=bool(minus)))
+            alternatives[-1].append(SearchTerm(phrase.strip(), phrase=True, excluded=bool(minus)))
         elif WORD.search(word):
             alternatives[-1].append(_word(word))
     return alternatives
 
 
-def _word(word: str) -> Term:
-    return Term(word.strip('"-'), excluded=word.startswith("-"))
+def _word(word: str) -> SearchTerm:
+    return SearchTerm(word.strip('"-'), excluded=word.startswith("-"))
 
 
-def _spaced(term: Term, stemming: str) -> Term:
+def _spaced(term: SearchTerm, stemming: str) -> SearchTerm:
     """Split a word where each of its characters counts as a word; the word becomes a phrase."""
-    text = spaced(term.text, stemming)
+    text = with_spaces(term.text, stemming)
     return term._replace(text=text, phrase=term.phrase or text != term.text)
 
 

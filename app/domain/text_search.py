@@ -68,7 +68,7 @@ def config_of(stemming: str) -> str:
     return SIMPLE if stemming == CHARACTERS else stemming
 
 
-def spaced(text: str, stemming: str) -> str:
+def with_spaces(text: str, stemming: str) -> str:
     """Return a query's text as the stemming needs it, for example `請求書` as three words."""
     if stemming != CHARACTERS or not _CHARACTER.search(text):
         return text

@@ -45,7 +45,7 @@ class DailyUsage:
     used: UsageCounts
 
 
-def total(used: Iterable[UsageCounts]) -> UsageCounts:
+def total_usage(used: Iterable[UsageCounts]) -> UsageCounts:
     return sum(used, start=NOTHING)
 
 

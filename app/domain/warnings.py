@@ -49,13 +49,13 @@ class DocumentWarning:
     """Numbers, from 1, of the first MOST_PAGES pages concerned. Empty for the document as a whole."""
 
 
-def of_document(code: WarningCode, *, names: Iterable[str] = ()) -> DocumentWarning:
+def document_warning(code: WarningCode, *, names: Iterable[str] = ()) -> DocumentWarning:
     """Return a warning about the whole document. `names` lists its subjects, such as attached files."""
     listed = ", ".join(names)
     return DocumentWarning(code=code, detail=f"{DETAILS[code]} ({listed})" if listed else DETAILS[code])
 
 
-def of_pages(found: Mapping[int, Iterable[WarningCode]]) -> list[DocumentWarning]:
+def page_warnings(found: Mapping[int, Iterable[WarningCode]]) -> list[DocumentWarning]:
     """Return one warning for each code, from warnings by page number."""
     numbers: dict[WarningCode, list[int]] = defaultdict(list)
     for number in sorted(found):

@@ -111,10 +111,12 @@ def signature(secret: str, *, message_id: str, timestamp: int, body: bytes) -> s
 
 def announcement(webhook_id: WebhookId, job: Job) -> NewJob:
     """Return the delivery that announces a job's end."""
-    return delivery(webhook_id, event=f"job.{job.state}", job_id=job.id, data=told(job), traceparent=job.traceparent)
+    return delivery_job(
+        webhook_id, event=f"job.{job.state}", job_id=job.id, data=event_data(job), traceparent=job.traceparent
+    )
 
 
-def delivery(
+def delivery_job(
     webhook_id: WebhookId,
     *,
     event: str,
@@ -135,7 +137,7 @@ def delivery(
     )
 
 
-def told(job: Job) -> dict[str, object]:
+def event_data(job: Job) -> dict[str, object]:
     """Return the job as it ended, in the form of `daira.announce`.
 
     Every try sends the same bytes, whatever happens later.
@@ -150,11 +152,11 @@ def told(job: Job) -> dict[str, object]:
         "failures": job.failures,
         "expiries": job.expiries,
         "error": error,
-        "created_at": in_zulu(job.created_at),
-        "started_at": None if job.started_at is None else in_zulu(job.started_at),
-        "finished_at": None if job.finished_at is None else in_zulu(job.finished_at),
+        "created_at": utc_timestamp(job.created_at),
+        "started_at": None if job.started_at is None else utc_timestamp(job.started_at),
+        "finished_at": None if job.finished_at is None else utc_timestamp(job.finished_at),
     }
 
 
-def in_zulu(moment: datetime) -> str:
+def utc_timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -60,11 +60,11 @@ def environment() -> dict[str, str]:
     return {"PATH": os.defpath, "HOME": "/", "LC_ALL": "C", "TZ": "UTC"}
 
 
-def ourselves() -> ServiceAccount:
+def current_account() -> ServiceAccount:
     return ServiceAccount(uid=os.geteuid(), gid=os.getegid())
 
 
-def owner(directory: Path) -> ServiceAccount:
+def owner_of(directory: Path) -> ServiceAccount:
     found = directory.stat()
     try:
         entry = pwd.getpwuid(found.st_uid)
@@ -73,7 +73,7 @@ def owner(directory: Path) -> ServiceAccount:
     return ServiceAccount(uid=entry.pw_uid, gid=entry.pw_gid)
 
 
-def unprivileged(preferred: str | None) -> ServiceAccount:
+def unprivileged_account(preferred: str | None) -> ServiceAccount:
     """`preferred`, or the first of the invoker of sudo, `postgres` and `nobody` that exists.
 
     No account is ever made: initdb needs a passwd entry, and /etc/passwd is not ours to write.

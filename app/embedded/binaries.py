@@ -20,7 +20,7 @@ INSTEAD = "set DAIRA_DATABASE_URL to a running server, or DAIRA_PG_BIN to the bi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Binaries:
+class PostgresBinaries:
     bin: Path
     version: str
 
@@ -38,17 +38,17 @@ class Binaries:
         )
         return any(library.exists() for library in found)
 
-    def for_account(self, account: ServiceAccount, *, shelf: Path) -> "Binaries":
+    def for_account(self, account: ServiceAccount, *, shelf: Path) -> "PostgresBinaries":
         """These, or a copy on the shelf where the account can't reach them, as in a venv below /root."""
         if not account.dropped or _runs(self.bin, account=account):
             return self
-        return Binaries(bin=_copied(self.bin, version=self.version, shelf=shelf), version=self.version)
+        return PostgresBinaries(bin=_copied(self.bin, version=self.version, shelf=shelf), version=self.version)
 
 
-def find(pg_bin: Path | None) -> Binaries:
+def find_binaries(pg_bin: Path | None) -> PostgresBinaries:
     directory = pg_bin.absolute() if pg_bin is not None else _in_the_wheel()
     try:
-        answer = accounts.ourselves().run([directory / "postgres", "--version"])
+        answer = accounts.current_account().run([directory / "postgres", "--version"])
     except OSError as error:
         raise ServerUnavailable(
             f"there is no PostgreSQL to run in {directory} ({error.strerror}): {INSTEAD}"
@@ -57,7 +57,7 @@ def find(pg_bin: Path | None) -> Binaries:
     version = re.search(r"\(PostgreSQL\) (\S+)", answer.stdout)
     if answer.returncode or version is None:
         raise ServerUnavailable(f"the PostgreSQL in {directory} does not run here: {INSTEAD}\n{answer.stdout[-500:]}")
-    return Binaries(bin=directory, version=version[1])
+    return PostgresBinaries(bin=directory, version=version[1])
 
 
 def _in_the_wheel() -> Path:

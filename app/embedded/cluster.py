@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.embedded.account import ServerUnavailable
-from app.embedded.binaries import Binaries
+from app.embedded.binaries import PostgresBinaries
 from app.embedded.files import make_private
 from app.embedded.paths import SOCKET, ClusterPaths
 
@@ -27,9 +27,9 @@ _FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class PostgresCluster:
     places: ClusterPaths
-    binaries: Binaries
+    binaries: PostgresBinaries
     durable: bool
 
     @property

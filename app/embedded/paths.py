@@ -77,18 +77,18 @@ class ClusterPaths:
                 note.symlink_to(target)
 
 
-def settle(home: Path, *, pg_user: str | None) -> ClusterPaths:
+def cluster_paths(home: Path, *, pg_user: str | None) -> ClusterPaths:
     if os.geteuid() != 0:
-        return ClusterPaths(home=home, base=home, account=accounts.ourselves())
+        return ClusterPaths(home=home, base=home, account=accounts.current_account())
     exile = CLUSTERS / _digest(home)
-    account = _owner_of_data(home) or _owner_of_data(exile) or accounts.unprivileged(pg_user)
+    account = _owner_of_data(home) or _owner_of_data(exile) or accounts.unprivileged_account(pg_user)
     return ClusterPaths(home=home, base=home if account.can_traverse(home) else exile, account=account)
 
 
 def _owner_of_data(base: Path) -> ServiceAccount | None:
     """Whoever ran it before goes on running it: PostgreSQL refuses a data directory of somebody else."""
     for directory in sorted(base.glob("pg[0-9]*")):
-        if directory.name[2:].isdigit() and (owner := accounts.owner(directory)).uid:
+        if directory.name[2:].isdigit() and (owner := accounts.owner_of(directory)).uid:
             return owner
     return None
 

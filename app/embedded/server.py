@@ -15,23 +15,23 @@ from urllib.parse import quote
 
 from app.embedded import binaries, paths
 from app.embedded.account import ServerUnavailable
-from app.embedded.cluster import SUPERUSER, Cluster
+from app.embedded.cluster import SUPERUSER, PostgresCluster
 from app.embedded.files import open_private
 from app.embedded.locks import POLL, ClusterLocks
 from app.embedded.paths import ClusterPaths
 
-_PARAMETERS = b"user\0postgres\0database\0postgres\0\0"
+_PROBE_PARAMETERS = b"user\0postgres\0database\0postgres\0\0"
 # https://www.postgresql.org/docs/current/protocol-message-formats.html: StartupMessage 3.0, Terminate
-_STARTUP = struct.pack("!ii", 8 + len(_PARAMETERS), 3 << 16) + _PARAMETERS
+_STARTUP = struct.pack("!ii", 8 + len(_PROBE_PARAMETERS), 3 << 16) + _PROBE_PARAMETERS
 _TERMINATE = b"X\0\0\0\4"
 _CANNOT_CONNECT_NOW = b"C57P03\0"
-TIMEOUT_S = 2.0
+PROBE_TIMEOUT_S = 2.0
 
 
-def accepts(path: Path) -> bool:
+def accepts_sessions(path: Path) -> bool:
     """Ask for a session, as pg_isready does: a bare SSLRequest is answered while the server is starting up, too."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(TIMEOUT_S)
+        connection.settimeout(PROBE_TIMEOUT_S)
         connection.connect(str(path))
         connection.sendall(_STARTUP)
         reply = connection.recv(1024)
@@ -96,7 +96,7 @@ class EmbeddedPostgres:
 
     @cached_property
     def _places(self) -> ClusterPaths:
-        return paths.settle(self._home, pg_user=self._pg_user)
+        return paths.cluster_paths(self._home, pg_user=self._pg_user)
 
     @cached_property
     def _locks(self) -> ClusterLocks:
@@ -116,7 +116,7 @@ class EmbeddedPostgres:
         """True once it takes sessions, False once it has no keeper; a server on its way up or down is waited for."""
         deadline = time.monotonic() + PATIENCE.total_seconds()
         while not self._locks.keeper.is_free():
-            if accepts(self._places.socket):
+            if accepts_sessions(self._places.socket):
                 return True
             if time.monotonic() > deadline:
                 raise ServerUnavailable(f"PostgreSQL is still starting or stopping, try again: see {self._places.log}")
@@ -125,9 +125,9 @@ class EmbeddedPostgres:
 
     def _launch(self) -> None:
         self._places.make_run()
-        programs = binaries.find(self._pg_bin)
+        programs = binaries.find_binaries(self._pg_bin)
         programs = programs.for_account(self._places.account, shelf=self._places.shelf)
-        cluster = Cluster(places=self._places, binaries=programs, durable=self._durable)
+        cluster = PostgresCluster(places=self._places, binaries=programs, durable=self._durable)
         self._wait_for_the_last(cluster)
         with self._locks.server.held() as lock:
             cluster.sweep()
@@ -136,7 +136,7 @@ class EmbeddedPostgres:
         if not self._is_up():
             raise ServerUnavailable(f"PostgreSQL did not start; from {self._places.log}:\n{self._logged_since(before)}")
 
-    def _wait_for_the_last(self, cluster: Cluster) -> None:
+    def _wait_for_the_last(self, cluster: PostgresCluster) -> None:
         if not self._locks.server.is_free():
             cluster.stop()
         # Backends outlive a killed postmaster for a moment, an initdb its killed starter.

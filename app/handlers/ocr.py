@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 from app.domain.documents import Document, blob_key
-from app.domain.doorbells import TEXT
+from app.domain.doorbells import TEXT_KIND
 from app.domain.errors import DocumentFault, NotFound, Unavailable
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobError, Progress
 from app.domain.leases import ClaimedJob
-from app.domain.outcomes import Done, Fail, Outcome, Woken
-from app.domain.pages import Page, chosen
+from app.domain.outcomes import DeliveryRings, Done, Fail, Outcome
+from app.domain.pages import Page, chosen_pages
 from app.domain.usage import UsageCounts
-from app.domain.warnings import of_pages
+from app.domain.warnings import page_warnings
 from app.handlers.page_drafts import PageDrafts
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from app.ports.reading import Mode, Recognizer, UnreadablePage
 from app.telemetry import Metrics
 from app.temp_copies import local_copy
@@ -42,9 +42,9 @@ class OcrHandler:
     blobs: Blobs
     recognizer: Recognizer
     metrics: Metrics
-    kind: str = TEXT
+    kind: str = TEXT_KIND
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
+    async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
         payload = OcrPayload.model_validate(job.payload)
         document, drafted = await self._found(job)
         if document is None:
@@ -54,7 +54,7 @@ class OcrHandler:
             local_copy(self._bytes(document)) as path,
             self.recognizer.open(path, media_type=document.media_type, language=language, mode=payload.mode) as file,
         ):
-            wanted = chosen(payload.pages, page_count=file.page_count)
+            wanted = chosen_pages(payload.pages, page_count=file.page_count)
             drafting = PageDrafts(
                 self.database,
                 job.lease,
@@ -69,11 +69,11 @@ class OcrHandler:
                     self._count(read)
                     reporter.report(_progress(drafting))
 
-        async def apply(tx: Tx) -> Woken:
+        async def apply(tx: Tx) -> DeliveryRings:
             await tx.pages.replace(
                 document.id, drafting.in_hand, drafts_of=job.lease.job_id, keep_others=payload.pages is not None
             )
-            warnings = [*file.warnings, *of_pages(await tx.pages.warnings(document.id))]
+            warnings = [*file.warnings, *page_warnings(await tx.pages.warnings(document.id))]
             await tx.documents.set_read(document.id, page_count=file.page_count, warnings=warnings)
             await tx.search.index(document.id)
             await tx.usage.add(UsageCounts(pages=drafting.total))

@@ -17,7 +17,7 @@ from app.domain.outcomes import Done, Outcome
 from app.domain.selftest import KIND, LONGEST
 from app.ports.blobs import Blobs
 from app.ports.database import Tx
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 
 
 class SelftestPayload(BaseModel):
@@ -33,7 +33,7 @@ class SelftestHandler:
     blobs: Blobs
     kind: str = KIND
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
+    async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
         payload = SelftestPayload.model_validate(job.payload)
         await _wait(payload.seconds, reporter)
         result = {"attempt": job.lease.attempt, "sha256": await self._digest(job.lease.tenant_id, payload.blob)}
@@ -56,7 +56,7 @@ class SelftestHandler:
         return digest.hexdigest()
 
 
-async def _wait(seconds: float, reporter: Reporter) -> None:
+async def _wait(seconds: float, reporter: ProgressReporter) -> None:
     """Wait, with progress each second.
 
     Progress is sent with a heartbeat at once, whose answer reports a requested cancel.

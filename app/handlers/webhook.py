@@ -16,11 +16,11 @@ from app.domain.ids import JobId, WebhookId
 from app.domain.jobs import Job, JobError
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze
-from app.domain.webhooks import JITTER, KIND, LONGEST_WAIT, WAITS, Webhook, in_zulu, signature
+from app.domain.webhooks import JITTER, KIND, LONGEST_WAIT, WAITS, Webhook, signature, utc_timestamp
 from app.handlers.webhook_slots import EndpointBusy, EndpointSlots
 from app.ports.database import Database, Tx
-from app.ports.leases import Reporter
-from app.ports.sender import Sender, WebhookResponse, WebhookUnanswered
+from app.ports.leases import ProgressReporter
+from app.ports.sender import WebhookResponse, WebhookSender, WebhookUnanswered
 
 LARGEST_METADATA = 8 * 1024
 """Bytes of a document's metadata that are sent along. A delivery must stay below 20 kB."""
@@ -48,7 +48,7 @@ class _OutgoingEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookHandler:
     database: Database
-    sender: Sender
+    sender: WebhookSender
     shares: EndpointSlots
     disabled: Callable[[], object] = lambda: None
     """Called after a webhook was disabled."""
@@ -56,7 +56,7 @@ class WebhookHandler:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     kind: str = KIND
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:  # noqa: ARG002 - there are no steps to report
+    async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:  # noqa: ARG002 - there are no steps to report
         payload = WebhookPayload.model_validate(job.payload)
         event = await self._event(job, payload)
         if isinstance(event, JobError):
@@ -103,7 +103,7 @@ class WebhookHandler:
         if isinstance(answer, WebhookUnanswered):
             return await self._again(job, event, JobError(code=answer.code, message=answer.message))
         if answer.success:
-            return Done(_noted(job, event.webhook, status=answer.status))
+            return Done(_record_answer(job, event.webhook, status=answer.status))
         reason = JobError(code=f"status_{answer.status}", message=f"the receiver answered with status {answer.status}")
         if answer.status == HTTPStatus.GONE:
             await self._disable(event, reason="the receiver answered 410 Gone")
@@ -139,7 +139,7 @@ def _body(payload: WebhookPayload, delivery: Job, document: Document | None) -> 
     data = dict(payload.data)
     if document is not None:
         data["metadata"] = _metadata(document)
-    moment = data.get("finished_at") or in_zulu(delivery.created_at)
+    moment = data.get("finished_at") or utc_timestamp(delivery.created_at)
     return _json({"type": payload.event, "timestamp": moment, "data": data})
 
 
@@ -152,7 +152,7 @@ def _json(value: Mapping[str, object]) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
 
-def _noted(job: ClaimedJob, webhook: Webhook, *, status: int) -> Callable[[Tx], Awaitable[None]]:
+def _record_answer(job: ClaimedJob, webhook: Webhook, *, status: int) -> Callable[[Tx], Awaitable[None]]:
     async def apply(tx: Tx) -> None:
         await tx.jobs.save_result(job.lease.job_id, {"status": status})
         await tx.webhooks.note_health(webhook.id)

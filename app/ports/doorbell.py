@@ -9,7 +9,7 @@ from app.domain.doorbells import Ring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class DoorbellDelivery:
     ring: Ring
     receipt: object = None
     """The adapter's data for acknowledging. It has no meaning elsewhere."""
@@ -23,7 +23,7 @@ class Doorbell(Protocol):
         """
         ...
 
-    async def answer(self, *, limit: int, wait: timedelta) -> list[Delivery]:
+    async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
         """Return up to `limit` deliveries. Waits up to `wait` for the first, then returns an empty list.
 
         Each delivery goes to one caller. Cancelling is safe: the sweeper rings a lost bell again. A message that is not
@@ -31,7 +31,7 @@ class Doorbell(Protocol):
         """
         ...
 
-    async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+    async def acknowledge(self, deliveries: Sequence[DoorbellDelivery]) -> None:
         """Mark deliveries as done, so that they need not be delivered again. Doing it twice, or late, is no error."""
         ...
 

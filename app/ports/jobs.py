@@ -15,7 +15,7 @@ from app.domain.idempotency import KeptResponse
 from app.domain.ids import DocumentId, JobId, WebhookId
 from app.domain.jobs import Attempt, Job, JobState, NewJob, Progress
 from app.domain.leases import SettledAttempt, Settlement
-from app.domain.outcomes import Woken
+from app.domain.outcomes import DeliveryRings
 from app.domain.usage import DailyUsage, UsageCounts
 from app.domain.webhooks import Webhook
 
@@ -47,7 +47,7 @@ class Jobs(Protocol):
         """Return the attempts that ended, oldest first."""
         ...
 
-    async def cancel(self, job_id: JobId) -> tuple[Job, Woken] | None:
+    async def cancel(self, job_id: JobId) -> tuple[Job, DeliveryRings] | None:
         """End a queued job, flag a claimed one, leave an ended one unchanged. None when there is no such job.
 
         Also returns the kinds and rings of the deliveries that announce its end. Ring them after the commit.

@@ -13,14 +13,14 @@ from typing import Protocol
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
 from app.domain.jobs import Progress
-from app.domain.leases import BeatResult, Claim, ClaimedJob, LeaseBeat, SettledAttempt, Settlement
+from app.domain.leases import BeatResult, ClaimedJob, ClaimResult, LeaseBeat, SettledAttempt, Settlement
 from app.domain.outcomes import Outcome
 
 
 class Leases(Protocol):
     async def claim(
         self, rings: Sequence[Ring], *, worker: str, lease: timedelta, kinds: frozenset[str]
-    ) -> list[Claim]:
+    ) -> list[ClaimResult]:
         """Answer each distinct doorbell, in any order. At most one caller gets CLAIMED for an attempt.
 
         A job of a kind not in `kinds` is put off by a minute, without counting against it (UNKNOWN_KIND).
@@ -107,7 +107,7 @@ class Sweeps(Protocol):
     async def wear(self) -> CleanupBlockers: ...
 
 
-class Reporter(Protocol):
+class ProgressReporter(Protocol):
     def report(self, progress: Progress) -> None:
         """Record the job's progress. It is written with the next heartbeat, so any number of calls is cheap."""
         ...
@@ -117,7 +117,7 @@ class Handler(Protocol):
     @property
     def kind(self) -> str: ...
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
+    async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
         """Do the work with no transaction open, and return the outcome.
 
         It is cancelled when the lease is lost, the job is cancelled, or the worker stops; it must leave nothing behind.

@@ -26,7 +26,7 @@ class WebhookUnanswered:
     """Shown to the tenant. It reveals nothing about the network that Daira runs in."""
 
 
-class Sender(Protocol):
+class WebhookSender(Protocol):
     async def check(self, url: str) -> None:
         """Raises Invalid with a JSON pointer to `/url` where deliveries would not be sent."""
         ...

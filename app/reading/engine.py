@@ -24,12 +24,14 @@ class RecognizedWord:
     """The paragraph, from 0."""
 
 
-Finer = Callable[[float], Image.Image]
+RenderFiner = Callable[[float], Image.Image]
 """The same picture so many times as large: enlarged, or drawn anew where its source has more to show."""
 
 
 class OcrEngine(Protocol):
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:
+    def words(
+        self, image: Image.Image, *, language: str, dpi: int, finer: RenderFiner | None = None
+    ) -> list[RecognizedWord]:
         """The words of a grey image in reading order, whichever way up the page lies.
 
         `finer` draws the image larger, should that be wanted; by default it is enlarged.
@@ -37,6 +39,6 @@ class OcrEngine(Protocol):
         ...
 
 
-def certainty(found: Sequence[RecognizedWord]) -> float:
+def mean_confidence(found: Sequence[RecognizedWord]) -> float:
     """Mean confidence; 0 where nothing was found."""
     return sum(word.confidence for word in found) / len(found) if found else 0.0

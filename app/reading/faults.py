@@ -17,7 +17,7 @@ def too_large(what: str) -> DocumentFault:
     return DocumentFault("too_large", f"{what}: split the document and upload the parts.")
 
 
-def locked(what: str) -> DocumentFault:
+def password_protected(what: str) -> DocumentFault:
     return DocumentFault("encrypted", f"The {what} is encrypted: remove its password and upload it again.")
 
 

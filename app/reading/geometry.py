@@ -47,7 +47,7 @@ def too_many_pixels() -> DocumentFault:
     )
 
 
-def displayed(box: Box, *, bounds: Box, rotation: int) -> Box:
+def displayed_box(box: Box, *, bounds: Box, rotation: int) -> Box:
     """A box of PDF space (y grows upwards) on the page that shows `bounds` turned clockwise by `rotation`."""
     x0, y0, x1, y1 = box
     left, bottom, right, top = bounds
@@ -62,7 +62,7 @@ def displayed(box: Box, *, bounds: Box, rotation: int) -> Box:
             return (x0 - left, top - y1, x1 - left, top - y0)
 
 
-def turned_back(box: Box, *, degrees: float, size: tuple[int, int], original: tuple[int, int]) -> Box:
+def rotated_back(box: Box, *, degrees: float, size: tuple[int, int], original: tuple[int, int]) -> Box:
     """The box, on an image of `size` that was turned counterclockwise, as it lies on the `original` one.
 
     Both images share their centre. The result is the upright box around the tilted one.
@@ -71,10 +71,10 @@ def turned_back(box: Box, *, degrees: float, size: tuple[int, int], original: tu
     corners = [(x - size[0] / 2, y - size[1] / 2) for x in box[::2] for y in box[1::2]]
     xs = [x * cos - y * sin + original[0] / 2 for x, y in corners]
     ys = [x * sin + y * cos + original[1] / 2 for x, y in corners]
-    return clipped((min(xs), min(ys), max(xs), max(ys)), width=original[0], height=original[1])
+    return clipped_box((min(xs), min(ys), max(xs), max(ys)), width=original[0], height=original[1])
 
 
-def quarter_turned(box: Box, *, quarters: int, size: tuple[int, int]) -> Box:
+def rotated_by_quarters(box: Box, *, quarters: int, size: tuple[int, int]) -> Box:
     """The box once the image of `size` around it was turned counterclockwise by so many quarters of a circle."""
     x0, y0, x1, y1 = box
     width, height = size
@@ -89,15 +89,15 @@ def quarter_turned(box: Box, *, quarters: int, size: tuple[int, int]) -> Box:
             return box
 
 
-def turned_size(size: tuple[int, int], *, quarters: int) -> tuple[int, int]:
+def rotated_size(size: tuple[int, int], *, quarters: int) -> tuple[int, int]:
     return size if quarters % 2 == 0 else (size[1], size[0])
 
 
-def scaled(box: Box, *, x: float, y: float) -> Box:
+def scaled_box(box: Box, *, x: float, y: float) -> Box:
     return (box[0] * x, box[1] * y, box[2] * x, box[3] * y)
 
 
-def around(boxes: list[Box]) -> Box:
+def enclosing(boxes: list[Box]) -> Box:
     x0s, y0s, x1s, y1s = zip(*boxes, strict=True)
     return (min(x0s), min(y0s), max(x1s), max(y1s))
 
@@ -112,7 +112,7 @@ def area(box: Box) -> float:
     return max(box[2] - box[0], 0) * max(box[3] - box[1], 0)
 
 
-def clipped(box: Box, *, width: float, height: float) -> Box:
+def clipped_box(box: Box, *, width: float, height: float) -> Box:
     """The part on the page, in hundredths."""
     x0, y0, x1, y1 = box
     return (
@@ -126,7 +126,7 @@ def clipped(box: Box, *, width: float, height: float) -> Box:
 _SETTERS: list[Any] = [getattr(Word, name).__set__ for name in ("text", "box", "confidence", "source", "line", "block")]
 
 
-def made(
+def words_from_columns(
     *,
     texts: Iterable[str],
     boxes: Iterable[Box],

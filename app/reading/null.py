@@ -33,14 +33,14 @@ class NullRecognizer:
         language: str,
         mode: Mode,  # noqa: ARG002 - the port's signature
     ) -> AsyncIterator[OpenFile]:
-        yield _Blank(page_count=self._page_count, language=language)
+        yield _BlankFile(page_count=self._page_count, language=language)
 
     def languages(self) -> frozenset[str]:
         return self._languages
 
 
 @dataclass
-class _Blank:
+class _BlankFile:
     page_count: int
     language: str
     warnings: Sequence[DocumentWarning] = ()

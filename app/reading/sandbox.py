@@ -14,7 +14,7 @@ _CLONE_NEWNET = 0x40000000
 _OPEN_FILES = 64
 
 
-def confine(*, parent: int, memory_bytes: int) -> None:
+def enter_sandbox(*, parent: int, memory_bytes: int) -> None:
     """Bind this process to its parent's life and to its limits, for good."""
     if sys.platform == "linux":
         _die_with(parent)

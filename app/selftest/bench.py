@@ -24,7 +24,7 @@ class CheckFailed(Exception):
     """Raised by a check that has failed; the text says what it saw."""
 
 
-def reason(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the error in one line; of a chain of causes, the first one."""
     if isinstance(error, (CheckFailed, DairaError)):
         return str(error)

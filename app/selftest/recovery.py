@@ -9,7 +9,7 @@ from app.domain.errors import DairaError
 from app.domain.jobs import Attempt, AttemptOutcome, Job, JobError, JobState
 from app.domain.leases import Lease, LeaseBeat, Settlement
 from app.domain.selftest import KIND
-from app.selftest.bench import CheckFailed, SelftestBench, reason, ring_of
+from app.selftest.bench import CheckFailed, SelftestBench, error_text, ring_of
 
 LEASE = timedelta(seconds=1)
 """The lease of the selftest's own claims: short, so that it expires soon. Other workers' leases are not affected."""
@@ -27,7 +27,7 @@ async def killed_worker(bench: SelftestBench) -> str:
         await victim.kill()
     job = await bench.ended(job, within=LEASE + bench.recovery)
     last = await _check_recovered(bench, job)
-    return f"its lease ran out, {last.worker} took the job {await _waited(bench, job):.1f} s later and did it"
+    return f"its lease ran out, {last.worker} took the job {await _recovery_seconds(bench, job):.1f} s later and did it"
 
 
 async def stale_writer(bench: SelftestBench) -> str:
@@ -64,7 +64,7 @@ async def _check_refused(bench: SelftestBench, stale: Lease, *, when: str) -> No
             raise
         except Exception as error:
             # The fence must refuse. A unique key behind it raises, but protects only tables that have one.
-            raise CheckFailed(f"a {name} with a lost lease got past the fence {when}: {reason(error)}") from error
+            raise CheckFailed(f"a {name} with a lost lease got past the fence {when}: {error_text(error)}") from error
         if not refused:
             raise CheckFailed(f"a {name} with a lost lease was accepted {when}; the fence does not hold")
 
@@ -104,7 +104,7 @@ async def _check_recovered(bench: SelftestBench, job: Job) -> Attempt:
     return last
 
 
-async def _waited(bench: SelftestBench, job: Job) -> float:
+async def _recovery_seconds(bench: SelftestBench, job: Job) -> float:
     """Return the seconds from the end of the lost lease to the second claim, by the database's clock."""
     lost, taken = await bench.history(job)
     return (taken.started_at - lost.started_at - LEASE).total_seconds()

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from app.selftest import delivery, recovery, separation, tenants
-from app.selftest.bench import SelftestBench, reason
+from app.selftest.bench import SelftestBench, error_text
 from app.selftest.deployment import Deployment
 
 
@@ -45,7 +45,7 @@ class CheckObserver(Protocol):
     def found(self, finding: CheckFinding) -> None: ...
 
 
-SET_UP = Check(name="set-up", look=tenants.registered)
+SET_UP = Check(name="set-up", look=tenants.register_tenants)
 DELIVERY = Check(name="delivery", look=delivery.delivery)
 CHECKS = (
     Check(name="isolation", look=separation.isolation, needs_worker=False),
@@ -58,7 +58,7 @@ CHECKS = (
     Check(name="killed worker", look=recovery.killed_worker),
     Check(name="stale writer", look=recovery.stale_writer),
 )
-CLEAN_UP = Check(name="clean-up", look=tenants.removed)
+CLEAN_UP = Check(name="clean-up", look=tenants.remove_tenants)
 
 
 async def selftest(
@@ -101,7 +101,7 @@ async def _find(check: Check, bench: SelftestBench, watcher: CheckObserver) -> C
         seen = await check.look(bench)
         verdict = CheckVerdict.PASSED
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this check's finding, and the others go on
-        seen = reason(error)
+        seen = error_text(error)
     finding = CheckFinding(check=check, verdict=verdict, seen=seen, seconds=time.monotonic() - started)
     watcher.found(finding)
     return finding

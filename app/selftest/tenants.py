@@ -7,7 +7,7 @@ from app.domain.ids import TenantId
 from app.domain.tenants import TenantState
 from app.ports.database import Database, Tx
 from app.ports.leases import Sweeps
-from app.selftest.bench import CheckFailed, SelftestBench, reason
+from app.selftest.bench import CheckFailed, SelftestBench, error_text
 
 ABANDONED = timedelta(days=1)
 """Age from which tenants of a selftest count as left behind by a killed one."""
@@ -15,7 +15,7 @@ ABANDONED = timedelta(days=1)
 NAMES_AT_A_TIME = 100
 
 
-async def registered(bench: SelftestBench) -> str:
+async def register_tenants(bench: SelftestBench) -> str:
     """The selftest has tenants of its own."""
     for tenant in (bench.tenant, bench.other):
         bench.tenants.append(tenant)
@@ -24,11 +24,11 @@ async def registered(bench: SelftestBench) -> str:
                 await tx.tenant.add()
         except Exception as error:
             bench.tenants.remove(tenant)
-            raise CheckFailed(f"no tenant can be registered ({reason(error)}); run `daira doctor`") from error
+            raise CheckFailed(f"no tenant can be registered ({error_text(error)}); run `daira doctor`") from error
     return f"{bench.tenant} and {bench.other}"
 
 
-async def removed(bench: SelftestBench) -> str:
+async def remove_tenants(bench: SelftestBench) -> str:
     """Nothing of the selftest is left."""
     if not bench.tenants:
         return "there was nothing"
@@ -38,12 +38,12 @@ async def removed(bench: SelftestBench) -> str:
         try:
             await bench.parts.blobs.delete(key)
         except Exception as error:  # noqa: BLE001 - one that can't be removed must not stop the removal of others
-            left.append(f"blob {key} ({reason(error)})")
+            left.append(f"blob {key} ({error_text(error)})")
     for tenant in bench.tenants:
         try:
             jobs += await _remove(bench.parts.database, tenant)
         except Exception as error:  # noqa: BLE001 - as above
-            left.append(f"tenant {tenant} ({reason(error)})")
+            left.append(f"tenant {tenant} ({error_text(error)})")
     if left:
         raise CheckFailed(f"left behind: {', '.join(left)}. A selftest removes what an earlier one left a day ago")
     abandoned = await _remove_abandoned(bench.parts.database, bench.parts.sweeps)

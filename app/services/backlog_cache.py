@@ -15,10 +15,10 @@ from app.ports.leases import Backlog, CleanupBlockers, Sweeps
 
 T = TypeVar("T")
 
-FRESH = 12.0
+BACKLOG_FRESH = 12.0
 """Seconds that an answer is served. A scraper that comes every 15 s gets a new answer each time."""
 
-WORN = 60.0
+VACUUM_FRESH = 60.0
 """Seconds that an answer is served whose figures grow slowly."""
 
 AGAIN = 5.0
@@ -38,7 +38,7 @@ class SharedQuery(Generic[T]):
     """Caches a query's answer while it is fresh; callers that come while the query runs share that one run."""
 
     def __init__(
-        self, read: Callable[[], Awaitable[T]], *, fresh: float = FRESH, clock: Callable[[], float] = monotonic
+        self, read: Callable[[], Awaitable[T]], *, fresh: float = BACKLOG_FRESH, clock: Callable[[], float] = monotonic
     ) -> None:
         self._read = read
         self._fresh = fresh
@@ -81,7 +81,7 @@ class BacklogCache:
 
     @classmethod
     def at(cls, sweeps: Sweeps) -> Self:
-        return cls(backlog=SharedQuery(sweeps.backlog), wear=SharedQuery(sweeps.wear, fresh=WORN))
+        return cls(backlog=SharedQuery(sweeps.backlog), wear=SharedQuery(sweeps.wear, fresh=VACUUM_FRESH))
 
     async def close(self) -> None:
         await self.backlog.close()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.domain.documents import Document, DocumentCursor, DocumentStatus, blob_key, status
+from app.domain.documents import Document, DocumentCursor, DocumentStatus, blob_key, document_status
 from app.domain.errors import Conflict, NotFound, NotReady
 from app.domain.ids import DocumentId, TenantId
 from app.domain.jobs import Job
@@ -28,7 +28,7 @@ class DocumentService:
 
     async def get(self, tenant_id: TenantId, document_id: DocumentId) -> DocumentListing:
         async with self.database.begin(tenant_id) as tx:
-            document = await existing(tx, document_id)
+            document = await existing_document(tx, document_id)
             return DocumentListing(document=document, jobs=await tx.jobs.newest(document_ids=[document_id]))
 
     async def newest(
@@ -60,14 +60,14 @@ class DocumentService:
         ]
 
     async def pages(self, tenant_id: TenantId, document_id: DocumentId) -> list[Page]:
-        """Return all pages without their words. Raises what `ready` raises."""
+        """Return all pages without their words. Raises what `ready_document` raises."""
         async with self.database.begin(tenant_id) as tx:
-            await ready(tx, document_id)
+            await ready_document(tx, document_id)
             return await tx.pages.all(document_id)
 
     async def page(self, tenant_id: TenantId, document_id: DocumentId, number: int) -> Page:
         async with self.database.begin(tenant_id) as tx:
-            await ready(tx, document_id)
+            await ready_document(tx, document_id)
             # A store's integer is bounded, a caller's number is not.
             page = await tx.pages.get(document_id, number) if 0 < number <= LAST_PAGE else None
         if page is None:
@@ -91,17 +91,17 @@ class DocumentService:
             raise NotFound("there is no such document")
 
 
-async def existing(tx: Tx, document_id: DocumentId) -> Document:
+async def existing_document(tx: Tx, document_id: DocumentId) -> Document:
     document = await tx.documents.get(document_id)
     if document is None:
         raise NotFound("there is no such document")
     return document
 
 
-async def ready(tx: Tx, document_id: DocumentId) -> Document:
+async def ready_document(tx: Tx, document_id: DocumentId) -> Document:
     """Return the document. Raises NotReady until its text is there, Conflict if it never will be."""
-    document = await existing(tx, document_id)
-    match status(document, jobs := await tx.jobs.newest(document_ids=[document_id])):
+    document = await existing_document(tx, document_id)
+    match document_status(document, jobs := await tx.jobs.newest(document_ids=[document_id])):
         case DocumentStatus.READY:
             return document
         case DocumentStatus.PROCESSING:

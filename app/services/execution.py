@@ -15,14 +15,14 @@ from typing import Protocol
 
 import structlog
 
-from app.domain.doorbells import TEXT, Ring
+from app.domain.doorbells import TEXT_KIND, Ring
 from app.domain.errors import DocumentFault, Unavailable
 from app.domain.ids import TenantId
 from app.domain.jobs import CANCELLED, JobError, JobState, Progress
 from app.domain.leases import ClaimedJob, Settlement
-from app.domain.outcomes import Done, Ending, Fail, Release, Retry, Woken, settlement
+from app.domain.outcomes import DeliveryRings, Done, Ending, Fail, Release, Retry, settlement
 from app.ports.database import Database
-from app.ports.leases import Handler, Leases, Reporter
+from app.ports.leases import Handler, Leases, ProgressReporter
 from app.services.ringing import Ringer
 from app.services.settling import SettleBatcher
 from app.telemetry import Metrics, bind_events
@@ -42,13 +42,13 @@ class Interruption(StrEnum):
     STOPPING = "stopping"
 
 
-class Refill(Protocol):
+class RefillCallback(Protocol):
     async def __call__(self, tenant_id: TenantId) -> None:
         """Ring for a waiting job of this tenant: one of its `max_running` places has become free."""
         ...
 
 
-class LeaseHold(Reporter, Protocol):
+class LeaseHold(ProgressReporter, Protocol):
     """A claimed job's lease, renewed by heartbeats."""
 
     @property
@@ -71,7 +71,7 @@ class Execution:
     settling: SettleBatcher
     handlers: Mapping[str, Handler]
     ringing: Ringer
-    refill: Refill
+    refill: RefillCallback
     metrics: Metrics
     worker: str
     """The name under which jobs are claimed; only people read it."""
@@ -155,7 +155,7 @@ class Execution:
         self.metrics.fenced_writes.inc()
         return None
 
-    async def _write(self, end: Settlement, ending: Ending) -> Woken | None:
+    async def _write(self, end: Settlement, ending: Ending) -> DeliveryRings | None:
         """Write the settlement and the results in one transaction. Returns None if the lease is lost."""
         if not isinstance(ending, Done) or ending.apply is None:
             settled = await self.settling.settle(end)
@@ -172,7 +172,7 @@ class Execution:
             except Exception as error:
                 raise _RefusedError from error
 
-    async def _settled(self, job: ClaimedJob, end: Settlement, woken: Woken) -> None:
+    async def _settled(self, job: ClaimedJob, end: Settlement, woken: DeliveryRings) -> None:
         self.hurry(job.lease.tenant_id)
         self.metrics.of_kind(job.kind).finished[end.outcome].inc()
         log.info("job_settled", outcome=end.outcome, error=end.error and end.error.code)
@@ -183,9 +183,9 @@ class Execution:
         if job.capped:
             await self.refill(job.lease.tenant_id)
 
-    async def _left_waiting(self, job: ClaimedJob, end: Settlement) -> Woken:
+    async def _left_waiting(self, job: ClaimedJob, end: Settlement) -> DeliveryRings:
         """Wake jobs that waited for a text which now will not come, so that they fail instead of waiting on."""
-        if job.kind != TEXT or job.document_id is None or end.state not in {JobState.FAILED, JobState.CANCELLED}:
+        if job.kind != TEXT_KIND or job.document_id is None or end.state not in {JobState.FAILED, JobState.CANCELLED}:
             return []
         try:
             async with self.database.begin(job.lease.tenant_id) as tx:

@@ -9,7 +9,7 @@ from app.domain.ids import DocumentId
 from app.ports.database import Tx
 
 
-async def earlier(tx: Tx, once: IdempotencyKey | None, parts: Mapping[str, object]) -> KeptResponse | None:
+async def earlier_result(tx: Tx, once: IdempotencyKey | None, parts: Mapping[str, object]) -> KeptResponse | None:
     """Return the first response to this request, or None if the request is new. Call it before all other work.
 
     Raises IdempotencyMismatch if the key came with another request, Conflict while the first one is being done.
@@ -26,14 +26,14 @@ async def earlier(tx: Tx, once: IdempotencyKey | None, parts: Mapping[str, objec
     return answered
 
 
-async def answer(
+async def record_result(
     tx: Tx, once: IdempotencyKey | None, *, resource_id: UUID, made: bool, document_id: DocumentId | None = None
 ) -> None:
     if once is not None:
         await tx.idempotency_keys.answer(once.key, resource_id=resource_id, made=made, document_id=document_id)
 
 
-async def gone(tx: Tx, once: IdempotencyKey | None) -> None:
+async def forget_result(tx: Tx, once: IdempotencyKey | None) -> None:
     """Release the key, because the resource that the first request made no longer exists."""
     if once is not None:
         await tx.idempotency_keys.release(once.key)

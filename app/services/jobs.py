@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 
-from app.domain.doorbells import NEED_TEXT, TEXT, Ring
+from app.domain.doorbells import NEED_TEXT, TEXT_KIND, Ring
 from app.domain.errors import Conflict, NotFound, Unavailable
 from app.domain.idempotency import IdempotencyKey
 from app.domain.ids import DocumentId, JobId, TenantId
@@ -14,10 +14,10 @@ from app.domain.jobs import Attempt, Job, JobState
 from app.domain.webhooks import KIND as WEBHOOK
 from app.ports.database import Database, Tx
 from app.services import idempotency
-from app.services.documents import DocumentListing, existing
-from app.services.events.follower import Follower
-from app.services.events.watcher import ChangePoller
-from app.services.limits import refuse_beyond
+from app.services.documents import DocumentListing, existing_document
+from app.services.events.follower import Subscription
+from app.services.events.watcher import ChangePollers
+from app.services.limits import refuse_beyond_queue_limit
 from app.services.ringing import Ringer
 from app.services.uploads import JobRequest, check_kinds, check_languages, new_job
 
@@ -38,7 +38,7 @@ class JobService:
     languages: Callable[[], frozenset[str]]
     llm: bool
     """True if a language model is configured."""
-    watching: ChangePoller
+    watching: ChangePollers
     stopping: asyncio.Event
     """Set when the service is asked to stop. Waiting callers then get the job as it is."""
 
@@ -83,12 +83,12 @@ class JobService:
         document = accepted.document
         try:
             async with self.database.begin(document.tenant_id) as tx:
-                now = await existing(tx, document.id)
+                now = await existing_document(tx, document.id)
                 return DocumentListing(document=now, jobs=await tx.jobs.newest(document_ids=[document.id]))
         except (NotFound, Unavailable):  # an accepted upload is never answered with an error
             return accepted
 
-    async def _until_news_of_an_end(self, follower: Follower, *, deadline: float) -> None:
+    async def _until_news_of_an_end(self, follower: Subscription, *, deadline: float) -> None:
         while news := await follower.listen(at_most=deadline - monotonic(), stopping=self.stopping):
             if news.look or news.missed or news.since is None or any(job.state.terminal for job in news.jobs):
                 return
@@ -130,15 +130,15 @@ class JobService:
         check_languages(None, [request], installed=self.languages())
         parts = {"kind": request.kind, "payload": request.payload}
         async with self.database.begin(tenant_id) as tx:
-            while earlier := await idempotency.earlier(tx, once, parts):
+            while earlier := await idempotency.earlier_result(tx, once, parts):
                 if known := await tx.jobs.get(JobId(earlier.resource_id)):
                     return RequestedJob(job=known, new=earlier.made, replayed=True)
-                await idempotency.gone(tx, once)
+                await idempotency.forget_result(tx, once)
             requested, waits = await _enter(tx, document_id, request)
             job, new = requested.job, requested.new
-            await idempotency.answer(tx, once, resource_id=job.id, made=new, document_id=document_id)
+            await idempotency.record_result(tx, once, resource_id=job.id, made=new, document_id=document_id)
             if new:
-                await refuse_beyond(max_queued, tx)
+                await refuse_beyond_queue_limit(max_queued, tx)
         if waits:
             await self._wake_if_over(tenant_id, document_id)
         elif new:
@@ -174,7 +174,7 @@ class JobService:
             retried = await tx.jobs.retry(job_id, states=_retryable(job))
             if retried is None:
                 raise Conflict("the job has just changed; read it again")
-            await refuse_beyond(max_queued, tx)
+            await refuse_beyond_queue_limit(max_queued, tx)
         await self.ringing.ring([(job.kind, Ring(tenant_id, job_id))])
         return retried
 
@@ -205,15 +205,15 @@ async def _enter(tx: Tx, document_id: DocumentId, request: JobRequest) -> tuple[
 
 async def _text_to_come(tx: Tx, document_id: DocumentId) -> None:
     if not await _live_text(tx, document_id):
-        raise Conflict(f"the document has no text, and no job is making it; request {TEXT} first")
+        raise Conflict(f"the document has no text, and no job is making it; request {TEXT_KIND} first")
 
 
 async def _live_text(tx: Tx, document_id: DocumentId) -> bool:
-    return any(not job.state.terminal for job in await tx.jobs.newest(document_ids=[document_id], kind=TEXT))
+    return any(not job.state.terminal for job in await tx.jobs.newest(document_ids=[document_id], kind=TEXT_KIND))
 
 
 def _left_no_text(job: Job) -> bool:
-    return job.kind == TEXT and job.state is JobState.CANCELLED
+    return job.kind == TEXT_KIND and job.state is JobState.CANCELLED
 
 
 def _retryable(job: Job) -> frozenset[JobState]:

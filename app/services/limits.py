@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from app.domain.errors import TooMany
 from app.domain.ids import TenantId
-from app.domain.rates import WINDOW, RateDecision, judge
+from app.domain.rates import WINDOW, RateDecision, decide
 from app.ports.database import Tx
 
 
@@ -25,7 +25,7 @@ class RateLimiter:
         now = self._clock()
         if now >= self._forget_at:
             self._forget_idle(now)
-        self._used_until[tenant_id], verdict = judge(self._used_until.get(tenant_id, now), now=now, limit=limit)
+        self._used_until[tenant_id], verdict = decide(self._used_until.get(tenant_id, now), now=now, limit=limit)
         return verdict
 
     def _forget_idle(self, now: float) -> None:
@@ -34,23 +34,23 @@ class RateLimiter:
         self._forget_at = now + WINDOW
 
 
-NEAR = 1_000
+LOCK_WITHIN = 1_000
 """Jobs that concurrent transactions may add: 50 of them with 20 each. A tenant further from its limit needs no lock."""
 
-COME_BACK = timedelta(seconds=30)
+QUEUE_RETRY_AFTER = timedelta(seconds=30)
 
 
-async def refuse_beyond(limit: int, tx: Tx) -> None:
+async def refuse_beyond_queue_limit(limit: int, tx: Tx) -> None:
     """Raise TooMany if the tenant has more than `limit` live jobs; that rolls back what the transaction has added.
 
     Call it last, with the new jobs added: nothing but the commit may follow while the lock is held.
     """
-    far = limit - NEAR
+    far = limit - LOCK_WITHIN
     if far > 0 and await tx.jobs.live(at_most=far) < far:
         return
     await tx.tenant.lock()
     if await tx.jobs.live(at_most=limit + 1) > limit:
         raise TooMany(
             f"this tenant has {limit:,} jobs queued or running, its limit; wait for some to end",
-            retry_after=COME_BACK,
+            retry_after=QUEUE_RETRY_AFTER,
         )

@@ -10,31 +10,33 @@ from dataclasses import dataclass
 
 from app.domain.documents import Document, blob_key
 from app.domain.errors import Conflict, NotFound
-from app.domain.formats.formats import Format
+from app.domain.formats.formats import TextFormat
 from app.domain.ids import DocumentId, TenantId
 from app.domain.pages import Page
 from app.ports.blobs import Blobs
 from app.ports.database import Database
-from app.services.documents import existing, ready
+from app.services.documents import existing_document, ready_document
 
-AT_A_TIME = 10
+PAGES_AT_A_TIME = 10
 """Pages in one batch; usually half a megabyte of words."""
 
 
-async def in_batches(database: Database, document: Document) -> AsyncIterator[list[Page]]:
+async def pages_in_batches(database: Database, document: Document) -> AsyncIterator[list[Page]]:
     """Yield the pages with their words, in order. Raises NotFound if the document is removed meanwhile."""
     last = 0
     while True:
         async with database.begin(document.tenant_id) as tx:
-            await existing(tx, document.id)
-            pages = await tx.pages.some(document.id, after=last, limit=AT_A_TIME)
+            await existing_document(tx, document.id)
+            pages = await tx.pages.some(document.id, after=last, limit=PAGES_AT_A_TIME)
         if not pages:
             return
         yield pages
         last = pages[-1].number
 
 
-async def part(blobs: Blobs, document: Document, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+async def read_part(
+    blobs: Blobs, document: Document, *, start: int = 0, end: int | None = None
+) -> AsyncIterator[bytes]:
     """Yield the bytes from `start` up to, not including, `end`. Raises NotFound if they are gone."""
     try:
         async for chunk in blobs.get(blob_key(document.tenant_id, document.id), start=start, end=end):
@@ -43,11 +45,11 @@ async def part(blobs: Blobs, document: Document, *, start: int = 0, end: int | N
         raise NotFound("the document's bytes are gone") from None
 
 
-async def whole(blobs: Blobs, document: Document) -> AsyncIterator[bytes]:
+async def read_verified(blobs: Blobs, document: Document) -> AsyncIterator[bytes]:
     """Yield all bytes. Raises Conflict before the last chunk if they are not those that were uploaded."""
     digest = hashlib.sha256()
     previous = b""
-    async for chunk in part(blobs, document):
+    async for chunk in read_part(blobs, document):
         digest.update(chunk)
         if previous:
             yield previous
@@ -58,10 +60,10 @@ async def whole(blobs: Blobs, document: Document) -> AsyncIterator[bytes]:
         yield previous
 
 
-async def intact(blobs: Blobs, document: Document) -> bool:
+async def is_intact(blobs: Blobs, document: Document) -> bool:
     """Return True if the bytes are those that were uploaded. Reads all of them."""
     try:
-        async for _ in whole(blobs, document):
+        async for _ in read_verified(blobs, document):
             pass
     except (NotFound, Conflict):
         return False
@@ -75,17 +77,17 @@ class OutputService:
 
     async def document(self, tenant_id: TenantId, document_id: DocumentId) -> Document:
         async with self.database.begin(tenant_id) as tx:
-            return await existing(tx, document_id)
+            return await existing_document(tx, document_id)
 
     async def read_document(self, tenant_id: TenantId, document_id: DocumentId) -> Document:
         """Return a document whose text is there. Raises NotReady until it is, Conflict if it never will be."""
         async with self.database.begin(tenant_id) as tx:
-            return await ready(tx, document_id)
+            return await ready_document(tx, document_id)
 
-    async def written(self, document: Document, form: Format) -> AsyncIterator[bytes]:
+    async def written(self, document: Document, form: TextFormat) -> AsyncIterator[bytes]:
         """Yield the text in this format. Raises NotFound midway if the document is removed, so no part looks whole."""
         yield form.head(document).encode()
-        async for pages in in_batches(self.database, document):
+        async for pages in pages_in_batches(self.database, document):
             for page in pages:
                 yield form.page(page).encode()
                 # A page takes some milliseconds: let other tasks run in between.
@@ -93,8 +95,8 @@ class OutputService:
         yield form.foot.encode()
 
     def original(self, document: Document) -> AsyncIterator[bytes]:
-        return whole(self.blobs, document)
+        return read_verified(self.blobs, document)
 
     def part(self, document: Document, *, start: int, end: int) -> AsyncIterator[bytes]:
         """Yield the bytes from `start` up to, not including, `end`."""
-        return part(self.blobs, document, start=start, end=end)
+        return read_part(self.blobs, document, start=start, end=end)

@@ -12,7 +12,7 @@ from app.ports.database import Database
 from app.ports.reading import Renderer
 from app.services import outputs
 from app.services.fair_queue import FairSemaphore
-from app.services.outputs import in_batches
+from app.services.outputs import pages_in_batches
 
 IN_MEMORY = 1 << 20
 """Bytes; a larger result waits on disk, because its client may be slow."""
@@ -35,7 +35,7 @@ class Rendition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renditions:
+class RenditionService:
     """Renders documents, tenants in turn.
 
     Raises Conflict for a document that can't be rendered, TooMany at the tenant's limit, and Unavailable if the queue
@@ -53,7 +53,7 @@ class Renditions:
 
     async def page_image(self, document: Document, number: int, *, width: int) -> Rendition:
         """Render a page as PNG, `width` pixels wide. Raises NotFound if the document has no such page."""
-        content, media_type = outputs.whole(self.blobs, document), document.media_type
+        content, media_type = outputs.read_verified(self.blobs, document), document.media_type
         return await self._made(
             document,
             lambda into: self.renderer.page_image(
@@ -63,8 +63,8 @@ class Renditions:
 
     async def searchable(self, document: Document) -> Rendition:
         """Render a searchable PDF. The document's text must be there."""
-        content, media_type = outputs.whole(self.blobs, document), document.media_type
-        pages = in_batches(self.database, document)
+        content, media_type = outputs.read_verified(self.blobs, document), document.media_type
+        pages = pages_in_batches(self.database, document)
 
         async def write(into: IO[bytes]) -> None:
             await self.renderer.searchable(content, media_type=media_type, pages=pages, into=into)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from app.domain.ids import DocumentId, TenantId
-from app.domain.search import SearchPosition, SearchResults, parse
+from app.domain.search import SearchPosition, SearchResults, parse_query
 from app.ports.database import Database
 
 AT_A_TIME = 500
@@ -23,7 +23,7 @@ class SearchService:
         document_id: DocumentId | None,
     ) -> SearchResults:
         """Return pages that match the query, best first. Raises Invalid for a query without words."""
-        wanted = parse(query)
+        wanted = parse_query(query)
         async with self.database.begin(tenant_id) as tx:
             return await tx.search.find(wanted, limit=limit, after=after, document_id=document_id)
 

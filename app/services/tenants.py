@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from app.domain.errors import Conflict, Forbidden, NotFound, Unauthorized
 from app.domain.ids import KeyId, TenantId, uuid7
-from app.domain.keys import EVERYDAY, NOT_VALID, PREFIX, ApiKey, Scope, digest, key_text, new_secret, parse_key
+from app.domain.keys import EVERYDAY, NOT_VALID, PREFIX, ApiKey, Scope, key_text, new_secret, parse_key, secret_hash
 from app.domain.tenants import Allowance, Caller, Tenant, TenantState
 from app.ports.database import KeyedDatabase, Tx
 from app.ports.leases import Sweeps
@@ -158,7 +158,7 @@ async def _add_key(
             id=KeyId(uuid7()),
             tenant_id=tenant_id,
             name=name,
-            secret_sha256=digest(secret),
+            secret_sha256=secret_hash(secret),
             scopes=scopes,
             created_at=now,
             expires_at=None if expires_in is None else now + expires_in,

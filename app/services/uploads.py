@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from app.domain.documents import Document, DocumentStatus, blob_key, status
-from app.domain.doorbells import NEED_TEXT, TEXT, Ring
+from app.domain.documents import Document, DocumentStatus, blob_key, document_status
+from app.domain.doorbells import NEED_TEXT, TEXT_KIND, Ring
 from app.domain.errors import Invalid, LlmNotConfigured
 from app.domain.idempotency import IdempotencyKey
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
@@ -22,7 +22,7 @@ from app.domain.usage import UsageCounts
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 from app.services import idempotency, outputs
-from app.services.limits import refuse_beyond
+from app.services.limits import refuse_beyond_queue_limit
 from app.services.ringing import Ringer
 from app.services.upload_stream import UploadStream, refuse_late
 from app.tracing import current
@@ -121,9 +121,9 @@ class UploadService:
             created_at=datetime.now(UTC),
         )
         async with self.database.begin(document.tenant_id) as tx:
-            accepted, new = await _once(tx, document, requests, once=once)
+            accepted, new = await _enter_idempotently(tx, document, requests, once=once)
             if new:
-                await refuse_beyond(max_queued, tx)
+                await refuse_beyond_queue_limit(max_queued, tx)
         if accepted.document.id != received.document_id:
             await self._mend(accepted.document, received)
             await self.discard(received)
@@ -136,7 +136,7 @@ class UploadService:
 
     async def _mend(self, document: Document, received: ReceivedBlob) -> None:
         """Store the received bytes as the document's if its own were lost, by a disk or a restored backup."""
-        if not await outputs.intact(self.blobs, document):
+        if not await outputs.is_intact(self.blobs, document):
             log.warning("document_mended", tenant_id=document.tenant_id, document_id=str(document.id))
             uploaded = self.blobs.get(blob_key(received.tenant_id, received.document_id))
             await self.blobs.put(blob_key(document.tenant_id, document.id), uploaded)
@@ -164,19 +164,19 @@ def check_languages(language: str | None, requests: Sequence[JobRequest], *, ins
             raise Invalid(f"language {min(missing)!r} is not installed here; there is {known}", pointer=pointer)
 
 
-async def _once(
+async def _enter_idempotently(
     tx: Tx, document: Document, requests: Sequence[JobRequest], *, once: IdempotencyKey | None
 ) -> tuple[AcceptedUpload, list[Job]]:
     """Enter the document, or return the first request's as it is now: its jobs may have ended since."""
-    while earlier := await idempotency.earlier(tx, once, _parts(document, requests)):
+    while earlier := await idempotency.earlier_result(tx, once, _parts(document, requests)):
         known = await tx.documents.get(DocumentId(earlier.resource_id))
         if known is not None:
             jobs = await tx.jobs.newest(document_ids=[known.id])
             return AcceptedUpload(document=known, jobs=jobs, deduplicated=not earlier.made, replayed=True), []
-        await idempotency.gone(tx, once)
+        await idempotency.forget_result(tx, once)
     accepted, new = await _enter(tx, document, requests)
     made, identity = not accepted.deduplicated, accepted.document.id
-    await idempotency.answer(tx, once, resource_id=identity, made=made, document_id=identity)
+    await idempotency.record_result(tx, once, resource_id=identity, made=made, document_id=identity)
     return accepted, new
 
 
@@ -198,7 +198,7 @@ async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> 
         if known is not None:
             jobs = await tx.jobs.newest(document_ids=[known.id])
             # Sent again after a failure: that asks for another try.
-            failed = status(known, jobs) is DocumentStatus.FAILED
+            failed = document_status(known, jobs) is DocumentStatus.FAILED
             again = await _add_jobs(tx, known, requests) if failed else []
             return AcceptedUpload(document=known, jobs=again[::-1] + jobs, deduplicated=True), again
         added = await tx.documents.add(document)
@@ -210,9 +210,9 @@ async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> 
 async def _add_jobs(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> list[Job]:
     """Add the jobs, the text job first: every transaction that locks several jobs of a document keeps this order."""
     needing = [request.kind in NEED_TEXT for request in requests]
-    if any(needing) and not any(request.kind == TEXT for request in requests):
+    if any(needing) and not any(request.kind == TEXT_KIND for request in requests):
         kind = requests[needing.index(True)].kind
-        raise Invalid(f"{kind} needs the document's text; request {TEXT} too", pointer="/jobs")
+        raise Invalid(f"{kind} needs the document's text; request {TEXT_KIND} too", pointer="/jobs")
     jobs = [
         await tx.jobs.add(new_job(document.id, request, waits=request.kind in NEED_TEXT))
         for request in sorted(requests, key=lambda request: request.kind in NEED_TEXT)

@@ -8,19 +8,19 @@ from app.domain.doorbells import Ring
 from app.domain.errors import Conflict, NotFound
 from app.domain.ids import JobId, TenantId, WebhookId, uuid7
 from app.domain.jobs import Job
-from app.domain.webhooks import KIND, MOST, TEST, DeliveryRecord, Event, Webhook, delivery, new_secret
+from app.domain.webhooks import KIND, MOST, TEST, DeliveryRecord, Event, Webhook, delivery_job, new_secret
 from app.ports.database import Database, Tx
-from app.ports.sender import Sender
+from app.ports.sender import WebhookSender
 from app.services.ringing import Ringer
 from app.tracing import current
 
-NONE = "there is no such webhook"
+NO_SUCH_WEBHOOK = "there is no such webhook"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookService:
     database: Database
-    sender: Sender
+    sender: WebhookSender
     ringing: Ringer
 
     async def add(self, tenant_id: TenantId, *, url: str, events: Collection[Event], description: str) -> Webhook:
@@ -55,7 +55,7 @@ class WebhookService:
     async def remove(self, tenant_id: TenantId, webhook_id: WebhookId) -> None:
         async with self.database.begin(tenant_id) as tx:
             if not await tx.webhooks.remove(webhook_id):
-                raise NotFound(NONE)
+                raise NotFound(NO_SUCH_WEBHOOK)
 
     async def rotate(self, tenant_id: TenantId, webhook_id: WebhookId, *, overlap: timedelta) -> Webhook:
         async with self.database.begin(tenant_id) as tx:
@@ -77,7 +77,7 @@ class WebhookService:
             if webhook.disabled_at is not None:
                 raise Conflict(f"the webhook is disabled: {webhook.disabled_reason}; enable it first")
             data = {"webhook_id": str(webhook_id)}
-            job = await tx.jobs.add(delivery(webhook_id, event=TEST, data=data, traceparent=current.get()))
+            job = await tx.jobs.add(delivery_job(webhook_id, event=TEST, data=data, traceparent=current.get()))
         assert job is not None
         await self.ringing.ring([(KIND, Ring(tenant_id, job.id))])
         return job
@@ -98,5 +98,5 @@ async def _existing(tx: Tx, webhook_id: WebhookId) -> Webhook:
 
 def _found(webhook: Webhook | None) -> Webhook:
     if webhook is None:
-        raise NotFound(NONE)
+        raise NotFound(NO_SUCH_WEBHOOK)
     return webhook

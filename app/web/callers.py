@@ -23,7 +23,7 @@ from app.services.tenants import TenantService
 from app.web.refusals import refuses
 
 
-class _Admission(SecurityBase):
+class _CallerSecurity(SecurityBase):
     """Admits a request's caller. FastAPI's own scheme would answer a missing key with 403, in its own format."""
 
     scheme_name = "key"
@@ -39,7 +39,7 @@ class _Admission(SecurityBase):
         return caller
 
 
-_caller = refuses(Unauthorized, Forbidden, TooMany, Unavailable)(_Admission())
+_caller = refuses(Unauthorized, Forbidden, TooMany, Unavailable)(_CallerSecurity())
 
 
 async def may_still_read(request: Request) -> bool:

@@ -13,7 +13,7 @@ from app.services.documents import DocumentService
 from app.services.events.open import EventService
 from app.services.jobs import JobService
 from app.services.outputs import OutputService
-from app.services.renditions import Renditions
+from app.services.renditions import RenditionService
 from app.services.search import SearchService
 from app.services.uploads import UploadService
 from app.services.usage import UsageService
@@ -50,7 +50,7 @@ TheDocuments = Annotated[DocumentService, _of_runtime("documents")]
 TheEvents = Annotated[EventService, _of_runtime("events")]
 TheJobs = Annotated[JobService, _of_runtime("jobs")]
 TheOutputs = Annotated[OutputService, _of_runtime("outputs")]
-TheRenditions = Annotated[Renditions, _of_runtime("renditions")]
+TheRenditions = Annotated[RenditionService, _of_runtime("renditions")]
 TheSearch = Annotated[SearchService, _of_runtime("search")]
 TheUploads = Annotated[UploadService, _of_runtime("uploads")]
 TheWebhooks = Annotated[WebhookService, _of_runtime("webhooks")]
@@ -60,7 +60,7 @@ AJobId = Annotated[JobId, _id_of("job")]
 AWebhookId = Annotated[WebhookId, _id_of("webhook")]
 
 
-KEY = Header(
+IDEMPOTENCY_HEADER = Header(
     alias="Idempotency-Key",
     min_length=1,
     max_length=255,
@@ -72,7 +72,9 @@ KEY = Header(
 
 
 @refuses(Conflict, IdempotencyMismatch)
-async def _once(request: Request, key: Annotated[str | None, KEY] = None) -> IdempotencyKey | None:
+async def _idempotency_key(
+    request: Request, key: Annotated[str | None, IDEMPOTENCY_HEADER] = None
+) -> IdempotencyKey | None:
     if key is None:
         return None
     if len(request.headers.getlist("idempotency-key")) > 1:
@@ -85,4 +87,4 @@ def tell_replayed(response: Response, *, replayed: bool) -> None:
         response.headers["Idempotency-Replayed"] = "true"
 
 
-AnOnce = Annotated[IdempotencyKey | None, Depends(_once)]
+AnIdempotencyKey = Annotated[IdempotencyKey | None, Depends(_idempotency_key)]

@@ -101,7 +101,7 @@ TITLES = {
     "internal": "Internal error",
 }
 
-OF_THE_FRAMEWORK = {
+FRAMEWORK_CODES = {
     401: "unauthorized",
     403: "forbidden",
     404: "not_found",
@@ -116,10 +116,10 @@ RETRY_SOON = 5
 
 
 def install(app: FastAPI) -> None:
-    app.add_exception_handler(DairaError, _known)
+    app.add_exception_handler(DairaError, _daira_error)
     app.add_exception_handler(RequestValidationError, _malformed)
-    app.add_exception_handler(HTTPException, _of_the_framework)
-    app.add_exception_handler(ClientDisconnect, _left)
+    app.add_exception_handler(HTTPException, _framework_error)
+    app.add_exception_handler(ClientDisconnect, _client_left)
     app.add_exception_handler(Exception, _unforeseen)
 
 
@@ -152,7 +152,7 @@ def as_problem(
     )
 
 
-async def _known(request: Request, error: Exception) -> JSONResponse:
+async def _daira_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, DairaError)
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
     if status is None:
@@ -175,13 +175,16 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
 
 async def _malformed(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    faults = [FieldFault(pointer=json_pointer(fault["loc"][1:]), detail=said(fault["msg"])) for fault in error.errors()]
+    faults = [
+        FieldFault(pointer=json_pointer(fault["loc"][1:]), detail=plain_message(fault["msg"]))
+        for fault in error.errors()
+    ]
     return problem(
         request, status=422, code="invalid", detail=f"{faults[0].pointer}: {faults[0].detail}", errors=faults
     )
 
 
-async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
+async def _framework_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status, headers, detail = error.status_code, error.headers, error.detail
     errors = None
@@ -199,7 +202,7 @@ async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
             headers, detail = {"Allow": allowed}, f"this address takes {allowed}"
         case _:
             pass
-    code = OF_THE_FRAMEWORK.get(status, "invalid")
+    code = FRAMEWORK_CODES.get(status, "invalid")
     return problem(request, status=status, code=code, detail=detail, errors=errors, headers=headers)
 
 
@@ -213,7 +216,7 @@ def _allowed(request: Request) -> list[str]:
     ]
 
 
-async def _left(_request: Request, _error: Exception) -> Response:
+async def _client_left(_request: Request, _error: Exception) -> Response:
     """Return nginx's status 499, for the log and the histogram: the client has closed its connection."""
     return Response(status_code=499)
 
@@ -230,7 +233,7 @@ async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     return problem(request, status=500, code="internal", detail=detail, headers=headers)
 
 
-def said(message: str) -> str:
+def plain_message(message: str) -> str:
     """Strip Pydantic's `Value error, ` prefix from a message for API clients."""
     return message.removeprefix("Value error, ")
 

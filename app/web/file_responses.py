@@ -22,15 +22,15 @@ from app.services.renditions import Rendition
 
 CHUNK = 256 * 1024
 
-QUIET = {
+SAFE_HEADERS = {
     # An uploaded page, opened in spite of `attachment`, runs no script and loads nothing.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
     # One browser may hold several tenants' keys.
     "Vary": "Authorization",
 }
 
-REVALIDATED = "private, no-cache"
-KEPT = "private, max-age=31536000, immutable"
+REVALIDATE = "private, no-cache"
+CACHED_FOR_GOOD = "private, max-age=31536000, immutable"
 """One year, because a document's bytes and the images of its pages never change."""
 
 
@@ -40,19 +40,19 @@ def attachment(filename: str) -> str:
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"
 
 
-def renamed(filename: str, suffix: str) -> str:
+def with_suffix(filename: str, suffix: str) -> str:
     """Replace the suffix, for example of `letter.pdf`; a name that is only a suffix, such as `.pdf`, gets one more."""
     stem, dot, _ = filename.rpartition(".")
     return (stem if dot and stem else filename) + suffix
 
 
-def matches(header: str | None, tag: str) -> bool:
+def matches_etag(header: str | None, tag: str) -> bool:
     """Return True if If-None-Match names this tag; weak tags match too (RFC 9110, section 13.1.2)."""
     named = [each.strip().removeprefix("W/") for each in (header or "").split(",")]
     return "*" in named or f'"{tag}"' in named
 
 
-async def begun(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def with_first_chunk(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Return the chunks with the first one already read, so that an early error gets a status, not a broken answer."""
     first = await anext(chunks, b"")
 
@@ -98,7 +98,7 @@ class ByteRange:
         return f"bytes {self.start}-{self.end - 1}/{size}"
 
 
-def chosen(header: str | None, *, size: int) -> ByteRange | None:
+def requested_range(header: str | None, *, size: int) -> ByteRange | None:
     """Return the requested range, or None for the whole document: without a header, or with one that is malformed.
 
     Raises HTTPException (416) for a range outside the document.
@@ -122,12 +122,12 @@ def chosen(header: str | None, *, size: int) -> ByteRange | None:
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "The client's copy is still current."}}
 
 
-def revalidated(request: Request, body: BaseModel, *, headers: Mapping[str, str] | None = None) -> Response:
+def conditional_json(request: Request, body: BaseModel, *, headers: Mapping[str, str] | None = None) -> Response:
     """Return the body with its ETag, or 304 if the client has it."""
     content = body.model_dump_json().encode()
     tag = sha256(content).hexdigest()[:32]
     # One browser may hold several tenants' keys.
-    sent = {"ETag": f'"{tag}"', "Cache-Control": REVALIDATED, "Vary": "Authorization", **(headers or {})}
-    if matches(", ".join(request.headers.getlist("if-none-match")), tag):
+    sent = {"ETag": f'"{tag}"', "Cache-Control": REVALIDATE, "Vary": "Authorization", **(headers or {})}
+    if matches_etag(", ".join(request.headers.getlist("if-none-match")), tag):
         return Response(status_code=304, headers=sent)
     return Response(content, media_type="application/json", headers=sent)

@@ -21,7 +21,7 @@ from app.domain.errors import Invalid
 from app.handlers.llm.schema_checks import SchemaFault, check_schema
 from app.ports.reading import Mode
 from app.services.uploads import JobRequest
-from app.web.errors import json_pointer, said
+from app.web.errors import json_pointer, plain_message
 from app.web.strict_json import parse_json, whole
 
 LANGUAGES = r"^[a-z]{3}(_[a-z]+)?(\+[a-z]{3}(_[a-z]+)?)*$"
@@ -221,4 +221,4 @@ def _invalid(fault: ErrorDetails, root: Sequence[str]) -> Invalid:
         location.append("kind")
     context: Mapping[str, Any] = fault.get("ctx", {})
     pointer = json_pointer([*root, *location, *context.get("at", ())])
-    return Invalid(f"{pointer}: {said(fault['msg'])}", pointer=pointer)
+    return Invalid(f"{pointer}: {plain_message(fault['msg'])}", pointer=pointer)

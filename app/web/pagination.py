@@ -22,10 +22,10 @@ from app.domain.search import SearchPosition
 from app.web.callers import Reader
 from app.web.schemas import in_utc
 
-FREE = {"cursor", "limit"}
+UNBOUND_PARAMETERS = {"cursor", "limit"}
 """Parameters that may differ from page to page."""
 
-BYTES = 12
+BINDING_BYTES = 12
 """Bytes of the digest; a mistake passes with a chance of one in 2**96."""
 
 
@@ -33,7 +33,9 @@ class Listing:
     def __init__(self, request: Request, response: Response, *, tenant_id: TenantId, cursor: str | None) -> None:
         self._request = request
         self._response = response
-        filters = sorted((name, value) for name, value in request.query_params.multi_items() if name not in FREE)
+        filters = sorted(
+            (name, value) for name, value in request.query_params.multi_items() if name not in UNBOUND_PARAMETERS
+        )
         self._tenant_id, self._path, self._filters = tenant_id, request.url.path, filters
         self.cursor = None if cursor is None else self._opened(cursor)
         """The place where the last page ended, packed."""
@@ -62,7 +64,7 @@ class Listing:
 
 def binding(place: str, tenant_id: TenantId, path: str, filters: list[tuple[str, str]]) -> str:
     digest = hashlib.sha256(json.dumps([place, tenant_id, path, filters]).encode()).digest()
-    return base64.urlsafe_b64encode(digest[:BYTES]).decode()
+    return base64.urlsafe_b64encode(digest[:BINDING_BYTES]).decode()
 
 
 async def _listing(
@@ -79,40 +81,40 @@ async def _listing(
 TheListing = Annotated[Listing, Depends(_listing)]
 
 
-SMALL = re.compile(r"[0-9]{1,9}")
+SMALL_NUMBER = re.compile(r"[0-9]{1,9}")
 """A number that every store can hold."""
 
 
-def of_document(created_at: datetime, document_id: DocumentId) -> str:
+def pack_document_place(created_at: datetime, document_id: DocumentId) -> str:
     return _pack([created_at.isoformat(), str(document_id)])
 
 
-def document(cursor: str | None) -> DocumentCursor | None:
+def document_place(cursor: str | None) -> DocumentCursor | None:
     if cursor is None:
         return None
     try:
         created_at, document_id = _unpack(cursor)
         moment = datetime.fromisoformat(created_at)
         if moment.tzinfo is None:
-            raise _refused()
+            raise _invalid_cursor()
         return DocumentCursor(created_at=in_utc(moment), id=DocumentId(UUID(document_id)))
     except (ValueError, TypeError, AttributeError):
-        raise _refused() from None
+        raise _invalid_cursor() from None
 
 
-def of_job(job_id: JobId) -> str:
+def pack_job_place(job_id: JobId) -> str:
     return _pack([str(job_id)])
 
 
-def job(cursor: str | None) -> JobId | None:
+def job_place(cursor: str | None) -> JobId | None:
     return None if cursor is None else JobId(_id(cursor))
 
 
-def of_webhook(webhook_id: WebhookId) -> str:
+def pack_webhook_place(webhook_id: WebhookId) -> str:
     return _pack([str(webhook_id)])
 
 
-def webhook(cursor: str | None) -> WebhookId | None:
+def webhook_place(cursor: str | None) -> WebhookId | None:
     return None if cursor is None else WebhookId(_id(cursor))
 
 
@@ -121,26 +123,26 @@ def _id(cursor: str) -> UUID:
         (one,) = _unpack(cursor)
         return UUID(one)
     except (ValueError, TypeError, AttributeError):
-        raise _refused() from None
+        raise _invalid_cursor() from None
 
 
-def of_hit(place: SearchPosition) -> str:
+def pack_search_place(place: SearchPosition) -> str:
     return _pack([str(place.rank), str(place.document_id), str(place.page)])
 
 
-def hit(cursor: str | None) -> SearchPosition | None:
+def search_place(cursor: str | None) -> SearchPosition | None:
     if cursor is None:
         return None
     try:
         rank, document_id, page = _unpack(cursor)
         return SearchPosition(rank=_number(rank), document_id=DocumentId(UUID(document_id)), page=_number(page))
     except (ValueError, TypeError, AttributeError):
-        raise _refused() from None
+        raise _invalid_cursor() from None
 
 
 def _number(text: str) -> int:
-    if not SMALL.fullmatch(text):
-        raise _refused()
+    if not SMALL_NUMBER.fullmatch(text):
+        raise _invalid_cursor()
     return int(text)
 
 
@@ -156,5 +158,5 @@ def _unpack(cursor: str) -> list[str]:
     return parts
 
 
-def _refused() -> Invalid:
+def _invalid_cursor() -> Invalid:
     return Invalid("invalid cursor: it belongs to another listing; restart without cursor", pointer="/cursor")

@@ -5,13 +5,13 @@ from typing import Any, TypeVar
 
 from app.domain.errors import DairaError
 
-Call = TypeVar("Call", bound=Callable[..., Any])
+CallT = TypeVar("CallT", bound=Callable[..., Any])
 
 
-def refuses(*errors: type[DairaError]) -> Callable[[Call], Call]:
+def refuses(*errors: type[DairaError]) -> Callable[[CallT], CallT]:
     """Declare errors of a dependency or route. The OpenAPI document lists them with each operation that uses it."""
 
-    def note(call: Call) -> Call:
+    def note(call: CallT) -> CallT:
         call.__dict__["refuses"] = errors
         return call
 

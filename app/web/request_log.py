@@ -42,7 +42,7 @@ class RequestLog:
             await send(message)
 
         # Probes and scrapes come all the time, and their traces say nothing.
-        spans = UNTRACED if scope["path"] in QUIET else self._spans
+        spans = NO_SPANS if scope["path"] in UNLOGGED_PATHS else self._spans
         parent = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"traceparent"), None)
         with (
             spans.span("request", parent=parent, attributes={"daira.request_id": request_id}, serves=True) as span,
@@ -65,13 +65,13 @@ class RequestLog:
 
     def _note(self, method: str, route: str, *, status: int, seconds: float) -> None:
         self._metrics.http_seconds.labels(route, method, status).observe(seconds)
-        if route not in QUIET:
+        if route not in UNLOGGED_PATHS:
             log.info("request_answered", method=method, route=route, status=status, ms=round(seconds * 1000, 1))
 
 
 KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
-UNTRACED = NullSpans()
+UNLOGGED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+NO_SPANS = NullSpans()
 
 
 def _called(scope: Scope) -> tuple[str, str]:

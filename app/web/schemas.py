@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator
 
-from app.domain.documents import Document, DocumentStatus, status
+from app.domain.documents import Document, DocumentStatus, document_status
 from app.domain.jobs import Attempt, AttemptOutcome, Job, JobState
 from app.domain.keys import Scope
 from app.domain.pages import Page, Source
@@ -24,7 +24,7 @@ def in_utc(moment: datetime) -> datetime:
         raise ValueError("the time is out of range") from None
 
 
-def _dated(value: object) -> object:
+def _check_time_format(value: object) -> object:
     """Refuse all but RFC 3339: Pydantic would accept seconds since 1970 as well."""
     if isinstance(value, str) and not re.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", value):
         raise ValueError("write the time like 2026-11-30T09:00:00Z")
@@ -33,7 +33,7 @@ def _dated(value: object) -> object:
     return value
 
 
-Moment = Annotated[AwareDatetime, BeforeValidator(_dated), AfterValidator(in_utc)]
+Moment = Annotated[AwareDatetime, BeforeValidator(_check_time_format), AfterValidator(in_utc)]
 
 
 class ErrorBody(BaseModel):
@@ -144,7 +144,7 @@ class DocumentBody(BaseModel):
             page_count=document.page_count,
             language=document.language,
             metadata=dict(document.metadata),
-            status=status(document, of_it),
+            status=document_status(document, of_it),
             warnings=[WarningBody.model_validate(warning, from_attributes=True) for warning in document.warnings],
             deduplicated=deduplicated,
             created_at=document.created_at,

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from app.web.errors import PROBLEM, as_problem
 
-SLOWEST = 240
+SLOWEST_BYTES_PER_SECOND = 240
 """The lowest average rate, in bytes a second, at which a body must arrive; Kestrel's default."""
 
 
@@ -26,10 +26,10 @@ class SlowBodyGuard:
         self._patience = patience
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, _Paced(receive, self._patience) if scope["type"] == "http" else receive, send)
+        await self._app(scope, _PacedReceive(receive, self._patience) if scope["type"] == "http" else receive, send)
 
 
-class _Paced:
+class _PacedReceive:
     """Receives a body at its pace: the time left grows with each byte, up to the patience.
 
     Only the time spent waiting for the client counts.
@@ -52,7 +52,7 @@ class _Paced:
         except TimeoutError:
             # The rest of the body may still come, so no other request can follow on this connection.
             raise HTTPException(408, "the body came too slowly", headers={"Connection": "close"}) from None
-        earned = len(message.get("body", b"")) / SLOWEST
+        earned = len(message.get("body", b"")) / SLOWEST_BYTES_PER_SECOND
         self._left = min(self._patience, self._left - (time.monotonic() - began) + earned)
         self._more = message.get("more_body", False)
         return message
@@ -67,7 +67,7 @@ NO_HTTP = (
 
 class PatientProtocol(H11Protocol):
     patience: float
-    """Seconds; see `patient`."""
+    """Seconds; see `slow_client_protocol`."""
 
     _for_a_request: asyncio.TimerHandle | None = None
     _for_a_reader: asyncio.TimerHandle | None = None
@@ -136,7 +136,7 @@ class PatientProtocol(H11Protocol):
         self._for_a_reader = self.loop.call_later(self.patience, self._look_at_the_reader, waiting)
 
     def _look_at_the_reader(self, waiting: int) -> None:
-        if waiting - self.transport.get_write_buffer_size() < SLOWEST * self.patience:
+        if waiting - self.transport.get_write_buffer_size() < SLOWEST_BYTES_PER_SECOND * self.patience:
             self.transport.abort()
         else:
             self._expect_a_reader()
@@ -158,6 +158,6 @@ def _refusal() -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
     return head, h11.Data(data=body), h11.EndOfMessage()
 
 
-def patient(seconds: float) -> type[PatientProtocol]:
+def slow_client_protocol(seconds: float) -> type[PatientProtocol]:
     """Return a protocol class with this patience; uvicorn's configuration takes a class."""
     return type("Patient", (PatientProtocol,), {"patience": seconds})

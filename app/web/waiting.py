@@ -23,7 +23,7 @@ _NAMED_WAIT = re.compile(r"wait\s*(?:[=;]|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Preference:
+class WaitPreference:
     """The granted wait; None if none was asked for or the header is malformed."""
 
     seconds: int | None
@@ -37,30 +37,30 @@ class Preference:
         return {} if self.seconds is None else {"Preference-Applied": f"wait={self.seconds}"}
 
 
-def preference_of(request: Request) -> Preference:
-    return preferred(", ".join(request.headers.getlist("prefer")))
+def wait_preference(request: Request) -> WaitPreference:
+    return parse_wait(", ".join(request.headers.getlist("prefer")))
 
 
-def preferred(header: str) -> Preference:
+def parse_wait(header: str) -> WaitPreference:
     if len(header) > LONGEST_HEADER:
-        return Preference(None)
+        return WaitPreference(None)
     preferences = (each.strip() for each in _PREFERENCE.findall(header))
     # The first of several counts, even if it is malformed.
     first = next((each for each in preferences if _NAMED_WAIT.match(each)), "")
     asked = _WAIT.fullmatch(first)
-    return Preference(None if asked is None else min(int(asked[1] or asked[2]), LONGEST_WAIT))
+    return WaitPreference(None if asked is None else min(int(asked[1] or asked[2]), LONGEST_WAIT))
 
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+async def unless_disconnected(request: Request, work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Return the work's result. If the client leaves, cancel the work, await its end and raise ClientDisconnect.
 
     Use it only for requests without a body, or whose body was read.
     """
     doing = asyncio.create_task(work)
-    watching = asyncio.create_task(_gone(request))
+    watching = asyncio.create_task(_disconnected(request))
     try:
         await asyncio.wait((doing, watching), return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():
@@ -72,6 +72,6 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Re
         await asyncio.gather(doing, watching, return_exceptions=True)
 
 
-async def _gone(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

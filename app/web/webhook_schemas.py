@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, S
 from app.domain.errors import Invalid
 from app.domain.jobs import JobState
 from app.domain.webhooks import OVERLAP, DeliveryRecord, Event, Webhook
-from app.web.errors import json_pointer, said
+from app.web.errors import json_pointer, plain_message
 from app.web.schemas import AttemptBody, ErrorBody
 from app.web.strict_json import parse_json, whole
 
@@ -131,32 +131,32 @@ class RotationRequest(BaseModel):
     ] = int(OVERLAP.total_seconds())
 
 
-EXAMPLES: dict[type[BaseModel], dict[str, object]] = {
+REQUEST_EXAMPLES: dict[type[BaseModel], dict[str, object]] = {
     WebhookRequest: {"url": "https://example.org/daira", "events": ["job.done", "job.failed"]},
     RotationRequest: {"overlap_seconds": 3_600},
 }
 
-Asked = TypeVar("Asked", WebhookRequest, RotationRequest)
+RequestT = TypeVar("RequestT", WebhookRequest, RotationRequest)
 
 
-def body_of(model: type[BaseModel], *, required: bool) -> dict[str, Any]:
+def request_body_of(model: type[BaseModel], *, required: bool) -> dict[str, Any]:
     """Return the request body of this model for the OpenAPI document."""
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
     for part in schema["properties"].values():
         if "$ref" in part.get("items", {}):
             part["items"] = definitions[part["items"]["$ref"].rsplit("/", 1)[-1]]
-    content = {"schema": schema, "example": EXAMPLES[model]}
+    content = {"schema": schema, "example": REQUEST_EXAMPLES[model]}
     return {"requestBody": {"required": required, "content": {"application/json": content}}}
 
 
-def parse(model: type[Asked], text: str) -> Asked:
+def parse_webhook_request(model: type[RequestT], text: str) -> RequestT:
     """Parse a body; an empty one counts as `{}`. Raises Invalid, with a JSON pointer into the body."""
     try:
         return model.model_validate(parse_json(text) if text.strip() else {})
     except ValidationError as error:
         fault = error.errors()[0]
         pointer = json_pointer(fault["loc"])
-        raise Invalid(f"{pointer}: {said(fault['msg'])}", pointer=pointer) from None
+        raise Invalid(f"{pointer}: {plain_message(fault['msg'])}", pointer=pointer) from None
     except ValueError as error:
         raise Invalid(f"the body is not JSON: {error}", pointer="/") from None

@@ -8,7 +8,7 @@ import structlog
 
 from app.domain.errors import Unavailable
 from app.domain.leases import ClaimedJob
-from app.ports.doorbell import Delivery, Doorbell
+from app.ports.doorbell import Doorbell, DoorbellDelivery
 from app.services.execution import Execution
 from app.telemetry import Metrics
 from app.worker.heartbeat import Heartbeat, monotonic
@@ -23,7 +23,7 @@ LONGEST_PATIENCE = timedelta(minutes=1)
 SILENT_AFTER = timedelta(minutes=3)
 """The loop reports success at least once in the longest patience, and every 10 s while all slots are taken."""
 
-BACK_OFF = timedelta(seconds=1)
+BACKOFF = timedelta(seconds=1)
 """The pause after the queue or the database could not be reached."""
 
 
@@ -31,7 +31,7 @@ AT_ONCE = 500
 """Doorbells in one claim. A larger batch gains nothing, and nothing else runs while its answer is read."""
 
 
-class EarlyPass(Protocol):
+class EarlySweep(Protocol):
     async def __call__(self, *, early: frozenset[str]) -> int: ...
 
 
@@ -45,7 +45,7 @@ class Consumer:
         doorbell: Doorbell,
         execution: Execution,
         heart: Heartbeat,
-        early_pass: EarlyPass,
+        early_pass: EarlySweep,
         sweep_every: timedelta,
         metrics: Metrics,
     ) -> None:
@@ -73,10 +73,10 @@ class Consumer:
                 log.warning("consumer_waits", lane=self.lane, reason=str(error))
                 # Rings of the meantime are likely lost: do not wait for them when the queue is back.
                 self._patience = timedelta()
-                await asyncio.sleep(BACK_OFF.total_seconds())
+                await asyncio.sleep(BACKOFF.total_seconds())
             except Exception:  # without its consumer the lane would stand still
                 log.exception("consumer_failed", lane=self.lane)
-                await asyncio.sleep(BACK_OFF.total_seconds())
+                await asyncio.sleep(BACKOFF.total_seconds())
             else:
                 self._metrics.loop_succeeded(f"consumer:{self.lane}")
 
@@ -110,7 +110,7 @@ class Consumer:
             self._metrics.loop_succeeded(f"consumer:{self.lane}")
         return min(self._slots - len(self._running), AT_ONCE)
 
-    async def _answer(self, deliveries: list[Delivery]) -> None:
+    async def _answer(self, deliveries: list[DoorbellDelivery]) -> None:
         self._metrics.doorbells.labels("received").inc(len(deliveries))
         sent_at = monotonic()
         jobs = await self._execution.claim([delivery.ring for delivery in deliveries], kinds=self._kinds)
@@ -126,7 +126,7 @@ class Consumer:
         task = asyncio.create_task(self._attempt(job, claimed_at=claimed_at), name=f"{job.kind} {job.lease.job_id}")
         _reference(task, self._running)
 
-    async def _acknowledge(self, deliveries: list[Delivery]) -> None:
+    async def _acknowledge(self, deliveries: list[DoorbellDelivery]) -> None:
         try:
             await self._doorbell.acknowledge(deliveries)
         except Unavailable as error:  # the doorbells come again, and the claim finds their jobs taken

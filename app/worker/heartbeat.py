@@ -178,6 +178,6 @@ def _answer(
 
 
 @contextlib.asynccontextmanager
-async def shared(leases: Leases) -> AsyncIterator[Leases]:
+async def shared_leases(leases: Leases) -> AsyncIterator[Leases]:
     """Open leases of a store that any loop may use."""
     yield leases

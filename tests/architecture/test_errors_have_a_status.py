@@ -6,7 +6,7 @@ import pytest
 
 from app.domain import errors as domain
 from app.domain.errors import DairaError, DocumentFault
-from app.web.errors import OF_THE_FRAMEWORK, STATUS, TITLES
+from app.web.errors import FRAMEWORK_CODES, STATUS, TITLES
 
 OF_THE_WORKER: set[type[DairaError]] = {DocumentFault}
 """Never raised in a request: there they are as unforeseen as any other exception, and answered like one."""
@@ -45,7 +45,7 @@ def test_every_code_has_a_title(kind: type[DairaError]) -> None:
 
 
 def test_the_codes_of_the_frameworks_errors_have_titles_too() -> None:
-    assert set(OF_THE_FRAMEWORK.values()) <= set(TITLES)
+    assert set(FRAMEWORK_CODES.values()) <= set(TITLES)
 
 
 def test_codes_are_told_apart() -> None:

@@ -14,8 +14,10 @@ FILES = sorted(APP.rglob("*.py"))
 WITH_A_REASON: dict[str, str] = {
     "app/bootstrap.py": "all parts of the service are put together in one place",
     "app/adapters/memory/documents.py": "documents, pages, kept answers and search share their rows",
+    "app/adapters/memory/leases.py": "leases and sweeps share their transitions",
     "app/adapters/memory/jobs.py": "jobs, their changes and webhooks share their rows",
     "app/adapters/postgres/jobs.py": "statements on jobs and the rows that they give",
+    "app/web/routes/documents.py": "one resource, each route with its answers declared",
     "app/cli/upload/sender.py": "senders and the back-off that they share",
     "app/adapters/postgres/tables.py": "all tables stand together, as Alembic compares them",
     "app/settings.py": "all settings are to be found in one place",

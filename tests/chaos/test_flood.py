@@ -14,7 +14,7 @@ import pytest
 from app.adapters.postgres.engine import PostgresEngine, administer
 from app.adapters.postgres.sweeps import PostgresSweeps
 from app.domain.doorbells import Lane, Ring
-from app.ports.doorbell import Delivery
+from app.ports.doorbell import DoorbellDelivery
 from app.services.ringing import Ringer
 from app.services.sweeping import Sweeper
 from app.telemetry import Metrics
@@ -39,10 +39,10 @@ class Noted:
         assert not delay
         self.rings.update(rings)
 
-    async def answer(self, *, limit: int, wait: timedelta) -> list[Delivery]:
+    async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
         raise NotImplementedError
 
-    async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+    async def acknowledge(self, deliveries: Sequence[DoorbellDelivery]) -> None:
         raise NotImplementedError
 
     async def stop_answering(self) -> None:

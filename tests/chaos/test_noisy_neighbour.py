@@ -22,7 +22,7 @@ from app.domain.ids import JobId, TenantId, uuid7
 from app.domain.jobs import NewJob
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from app.services.tenants import TenantService
 from app.settings import Settings
 from app.telemetry import Metrics
@@ -114,7 +114,7 @@ async def test_nor_do_they_in_memory() -> None:
     class Slow:
         kind = "ocr"
 
-        async def run(self, job: ClaimedJob, _reporter: Reporter) -> Outcome:
+        async def run(self, job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
             began[job.lease.job_id] = time.monotonic()
             await asyncio.sleep(EACH)
             return Done()

@@ -20,7 +20,7 @@ from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.doorbells import Ring
 from app.embedded.server import EmbeddedPostgres
-from app.ports.doorbell import Delivery
+from app.ports.doorbell import DoorbellDelivery
 from tests.chaos.fleet import Fleet, fleet, ring_all
 from tests.chaos.servers import OwnServer
 from tests.support.folders import open_folder
@@ -80,7 +80,7 @@ class Listening:
     admin: asyncpg.Connection
     backend: int
     """Process of the server's that speaks to the listener."""
-    waiting: asyncio.Task[list[Delivery]]
+    waiting: asyncio.Task[list[DoorbellDelivery]]
     ring: Ring
 
     async def heard(self) -> float:

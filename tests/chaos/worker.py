@@ -25,7 +25,7 @@ from app.domain.jobs import JobError, Progress
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze
 from app.ports.database import Tx
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from app.settings import Settings
 from app.telemetry import Metrics, set_up_logging
 from app.worker import consumer, heartbeat
@@ -76,7 +76,7 @@ class Scripted:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
+    async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
         self._log.note(job, "start")
         event = "stopped"
         try:
@@ -102,7 +102,7 @@ async def _take(job: ClaimedJob) -> None:
         await asyncio.sleep(seconds)
 
 
-def _act(job: ClaimedJob, reporter: Reporter) -> Outcome:  # noqa: C901 - one case for each thing to do
+def _act(job: ClaimedJob, reporter: ProgressReporter) -> Outcome:  # noqa: C901 - one case for each thing to do
     text = str(job.payload.get("text", ""))
     match _deed(job):
         case "result":

@@ -8,7 +8,7 @@ import pytest
 from app.domain.ids import TenantId
 from app.domain.jobs import MAX_EXPIRIES, Job, JobState
 from app.domain.webhooks import KIND as WEBHOOK
-from app.domain.webhooks import TRIES, Event, delivery, told
+from app.domain.webhooks import TRIES, Event, delivery_job, event_data
 from tests.conformance.caps_suite import capped
 from tests.support.rig import LEASE, SECOND, Rig, done, fail, release, retry, ring_of, snooze
 
@@ -81,7 +81,7 @@ class AnnouncementsSuite:
             "webhook_id": str(webhook.id),
             "event": f"job.{ended.state}",
             "job_id": str(job.id),
-            "data": told(ended),
+            "data": event_data(ended),
         }
         assert (made.state, made.document_id, made.dedup_key) == (JobState.QUEUED, None, None)
         assert (made.max_attempts, made.traceparent) == (TRIES, "00-trace")
@@ -135,7 +135,7 @@ class AnnouncementsSuite:
         job = await rig.enqueue(tenant, kind="selftest")
         await finish(rig, job)
         async with rig.database.begin(tenant) as tx:
-            sent = await tx.jobs.add(delivery(webhook.id, event="webhook.test", data={}))
+            sent = await tx.jobs.add(delivery_job(webhook.id, event="webhook.test", data={}))
         assert sent is not None
         await give_up(rig, sent)
         assert [made.id for made in await deliveries(rig, tenant)] == [sent.id]

@@ -10,7 +10,7 @@ from app.domain.errors import NotFound
 from app.domain.ids import DocumentId, uuid7
 from app.domain.leases import Lease, Settlement
 from app.domain.pages import Page
-from app.domain.warnings import WarningCode, of_document
+from app.domain.warnings import WarningCode, document_warning
 from tests.support.rig import Rig, done, fail, new_page, release
 
 
@@ -135,7 +135,7 @@ class DraftsSuite:
 
     async def test_warnings_are_stored_with_the_document(self, rig: Rig) -> None:
         document, lease = await started(rig)
-        warning = of_document(WarningCode.HAS_ATTACHMENTS, names=["a\0b.pdf", "c.txt"])
+        warning = document_warning(WarningCode.HAS_ATTACHMENTS, names=["a\0b.pdf", "c.txt"])
         async with rig.database.begin(lease.tenant_id) as tx:
             assert await tx.documents.set_read(document.id, page_count=3, warnings=[warning])
         async with rig.database.begin(lease.tenant_id) as tx:

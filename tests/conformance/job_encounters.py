@@ -10,7 +10,7 @@ from hypothesis.stateful import rule
 
 from app.domain.ids import TenantId
 from app.domain.jobs import Job
-from app.domain.leases import BeatResult, Claim, ClaimOutcome, LeaseBeat, SettledAttempt
+from app.domain.leases import BeatResult, ClaimOutcome, ClaimResult, LeaseBeat, SettledAttempt
 from app.ports.database import Tx
 from app.ports.leases import SweptJob
 from tests.conformance.job_machine import JobMachine
@@ -27,13 +27,13 @@ MOMENT = 0.01
 class JobEncounters(JobMachine):
     @rule(kinds=KINDS, picks=SEVERAL, others=SEVERAL)
     def both_workers_claim_at_once(self, kinds: frozenset[str], picks: list[Pick], others: list[Pick]) -> None:
-        async def claims(worker: str, picks: list[Pick]) -> list[tuple[str, Claim]]:
+        async def claims(worker: str, picks: list[Pick]) -> list[tuple[str, ClaimResult]]:
             rings = [self.ring(pick) for pick in picks]
             answers = await self.rig.leases.claim(rings, worker=worker, lease=LEASE, kinds=kinds)
             assert sorted(claim.ring for claim in answers) == sorted(set(rings))
             return [(worker, claim) for claim in answers]
 
-        async def both() -> list[tuple[str, Claim]]:
+        async def both() -> list[tuple[str, ClaimResult]]:
             anna, bert = await asyncio.gather(claims("anna", picks + others), claims("bert", others + picks[1:]))
             return anna + bert
 
@@ -105,7 +105,7 @@ class JobEncounters(JobMachine):
     def a_caller_cancels_just_when_it_is_claimed(self, worker: str, pick: Pick) -> None:
         ring = self.ring(pick)
 
-        async def meet() -> tuple[Job | None, list[Claim]]:
+        async def meet() -> tuple[Job | None, list[ClaimResult]]:
             claims = self.rig.leases.claim([ring], worker=worker, lease=LEASE, kinds=EVERY_KIND)
             return await asyncio.gather(self.ask_to_cancel(ring), claims)
 
@@ -127,7 +127,7 @@ class JobEncounters(JobMachine):
             await asyncio.wait({coming}, timeout=MOMENT)
         return answer, await coming
 
-    def _judge_race(self, answers: Sequence[tuple[str, Claim]], *, kinds: frozenset[str]) -> None:
+    def _judge_race(self, answers: Sequence[tuple[str, ClaimResult]], *, kinds: frozenset[str]) -> None:
         """Whoever locked a row answers for it; the other one came afterwards, or found it locked."""
         told = {claim.ring for _, claim in answers if claim.outcome is not ClaimOutcome.MISSING_OR_LOCKED}
         assert told == {claim.ring for _, claim in answers if self.ledger.at(claim.ring)}

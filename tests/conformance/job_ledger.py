@@ -8,7 +8,7 @@ from datetime import timedelta
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import Job, JobState, NewJob
-from app.domain.leases import BeatResult, Claim, ClaimOutcome, Lease, LeaseBeat, Settlement
+from app.domain.leases import BeatResult, ClaimOutcome, ClaimResult, Lease, LeaseBeat, Settlement
 from app.domain.outcomes import Ending
 from app.ports.leases import SweptJob
 from tests.conformance import job_model as model
@@ -57,7 +57,7 @@ class Ledger:
             self.jobs[new.id] = model.enqueued(new, tenant=tenant, now=now)
             self._says(answer)
 
-    def claimed(self, claim: Claim, *, worker: str, kinds: frozenset[str], contended: bool = False) -> None:
+    def claimed(self, claim: ClaimResult, *, worker: str, kinds: frozenset[str], contended: bool = False) -> None:
         """`contended`: somebody else was at the job at the same time, so it may have been found locked."""
         job = self.at(claim.ring)
         allowed = self._outcomes(job, kinds) | ({ClaimOutcome.MISSING_OR_LOCKED} if contended else set())

@@ -9,7 +9,7 @@ import pytest
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId, uuid7
 from app.domain.jobs import AttemptOutcome, Job, JobError, JobState, Progress
-from app.domain.leases import Claim, ClaimOutcome, Lease, LeaseBeat
+from app.domain.leases import ClaimOutcome, ClaimResult, Lease, LeaseBeat
 from tests.support.rig import (
     KIND,
     LEASE,
@@ -27,7 +27,7 @@ from tests.support.rig import (
 MINUTE = timedelta(minutes=1)
 
 
-async def claims(rig: Rig, rings: Sequence[Ring], *, worker: str = "worker") -> list[Claim]:
+async def claims(rig: Rig, rings: Sequence[Ring], *, worker: str = "worker") -> list[ClaimResult]:
     return await rig.leases.claim(rings, worker=worker, lease=LEASE, kinds=frozenset({KIND}))
 
 

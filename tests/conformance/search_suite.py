@@ -9,7 +9,7 @@ import pytest
 from app.domain.documents import Document
 from app.domain.errors import Invalid
 from app.domain.ids import DocumentId, TenantId, uuid7
-from app.domain.search import CLOSE, OPEN, SearchHit, SearchResults, parse
+from app.domain.search import CLOSE, OPEN, SearchHit, SearchResults, parse_query
 from tests.support.rig import Rig, new_page
 
 MARKED = f"{OPEN}invoice{CLOSE}"
@@ -32,7 +32,7 @@ async def put(rig: Rig, document: Document, *texts: str, language: str = "eng") 
 
 async def look(rig: Rig, tenant: TenantId, query: str, *, limit: int = 100, **wanted: object) -> SearchResults:
     async with rig.database.begin(tenant) as tx:
-        return await tx.search.find(parse(query), limit=limit, **wanted)  # type: ignore[arg-type]
+        return await tx.search.find(parse_query(query), limit=limit, **wanted)  # type: ignore[arg-type]
 
 
 async def hits(rig: Rig, tenant: TenantId, query: str) -> list[SearchHit]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from app.adapters.sqs.batches import Entry, in_batches
+from app.adapters.sqs.batches import SqsEntry, in_batches
 from app.adapters.sqs.doorbell import SqsDoorbell
 from app.domain.doorbells import ring_message
 from app.domain.errors import Unavailable
@@ -32,7 +32,7 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 
 async def test_entries_that_failed_or_are_not_spoken_of_are_refused_and_no_others() -> None:
-    async def call(entries: list[Entry]) -> Any:
+    async def call(entries: list[SqsEntry]) -> Any:
         return failing("1", "4", "7", silent_about="8")({"Entries": entries})
 
     refused = await in_batches(call, [{"n": n} for n in range(15)])

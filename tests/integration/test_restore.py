@@ -242,7 +242,7 @@ def _follow_the_page(story: Story, server: Cloned, which: slice) -> None:
     programs.mkdir(exist_ok=True)
     install(programs)
     names = {
-        "PATH": os.pathsep.join([str(programs), str(binaries.find(None).bin), os.environ["PATH"]]),
+        "PATH": os.pathsep.join([str(programs), str(binaries.find_binaries(None).bin), os.environ["PATH"]]),
         "BACKUP_URL": server.admin_url.replace("postgres@", "daira_backup@"),
         "ADMIN_URL": _entrance(server),
         "RESTORE_URL": server.admin_url,

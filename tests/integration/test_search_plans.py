@@ -3,7 +3,7 @@
 from app.adapters.postgres.database import PostgresDatabase, PostgresTx
 from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.ids import tenant_id
-from app.domain.search import parse
+from app.domain.search import parse_query
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
 
@@ -54,7 +54,7 @@ async def test_a_search_walks_no_table_and_reads_what_its_rarest_word_has(
     for query in (rare, f"common {rare}", f'"common {rare}"', f"{rare} -other", f"{rare} or nothing"):
         async with PostgresDatabase(engine).begin(tenant_id("acme")) as tx:
             assert isinstance(tx, PostgresTx)
-            assert len((await tx.search.find(parse(query), limit=20)).hits) == 1
+            assert len((await tx.search.find(parse_query(query), limit=20)).hits) == 1
             (row,) = await tx.search._clamped.call(WALKS)
         assert row["walks"] == 0, query
         assert row["terms"] < 20, query

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from standardwebhooks import Webhook as Verifier
 
-from app.adapters.webhook.sender import HttpSender
+from app.adapters.webhook.sender import HttpWebhookSender
 from app.adapters.webhook.targets import TargetResolver
 from app.asgi import create_app
 from app.bootstrap import Runtime, open_runtime
@@ -24,7 +24,7 @@ from app.domain.outcomes import Done, Fail, Outcome
 from app.domain.webhooks import Event
 from app.handlers.webhook import WebhookHandler
 from app.handlers.webhook_slots import EndpointSlots
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from app.settings import Settings
 from app.telemetry import Metrics
 from tests.support.databases import Cloned
@@ -42,7 +42,7 @@ class Scripted:
     runtime: list[Runtime]
     kind: str = "ocr"
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:  # noqa: ARG002
+    async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:  # noqa: ARG002
         assert job.document_id is not None
         database = self.runtime[0].documents.database
         async with database.begin(job.lease.tenant_id) as tx:
@@ -99,7 +99,7 @@ async def a_house(cloned: Cloned, *, key: str | None = None) -> AsyncIterator[tu
     )
     opened: list[Runtime] = []
     targets = TargetResolver(allow_private=True, allow_http=True)
-    sender = HttpSender(targets, total=1.5)
+    sender = HttpWebhookSender(targets, total=1.5)
     scripted = Scripted(runtime=opened)
     webhooks = Deferred(opened, sender)
     app = create_app(settings)
@@ -124,12 +124,12 @@ class Deferred:
 
     kind = "webhook"
 
-    def __init__(self, opened: list[Runtime], sender: HttpSender) -> None:
+    def __init__(self, opened: list[Runtime], sender: HttpWebhookSender) -> None:
         self._opened = opened
         self._sender = sender
         self._shares = EndpointSlots(slots=16)
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
+    async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
         database = self._opened[0].documents.database
         handler = WebhookHandler(database=database, sender=self._sender, shares=self._shares, waits=SOON)
         return await handler.run(job, reporter)

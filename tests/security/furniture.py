@@ -16,7 +16,7 @@ from app.domain.documents import Document, blob_key
 from app.domain.ids import DocumentId, JobId, TenantId, WebhookId, uuid7
 from app.domain.jobs import Job
 from app.domain.keys import Scope
-from app.domain.search import MOST_RANK, SearchPosition, parse
+from app.domain.search import MOST_RANK, SearchPosition, parse_query
 from app.domain.webhooks import Event, Webhook
 from app.settings import Settings
 from app.telemetry import Metrics
@@ -65,14 +65,14 @@ class Furniture:
             "sha256": self.document.sha256,
             "file": self.content,
             "documents cursor": self._bound(
-                "/v1/documents", pagination.of_document(self.document.created_at, self.document.id)
+                "/v1/documents", pagination.pack_document_place(self.document.created_at, self.document.id)
             ),
-            "jobs cursor": self._bound("/v1/jobs", pagination.of_job(self.done.id)),
-            "search cursor": self._bound("/v1/search", pagination.of_hit(self.found), ("q", WANTED)),
+            "jobs cursor": self._bound("/v1/jobs", pagination.pack_job_place(self.done.id)),
+            "search cursor": self._bound("/v1/search", pagination.pack_search_place(self.found), ("q", WANTED)),
             "webhook_id": str(self.webhook.id),
-            "webhooks cursor": self._bound("/v1/webhooks", pagination.of_webhook(self.webhook.id)),
+            "webhooks cursor": self._bound("/v1/webhooks", pagination.pack_webhook_place(self.webhook.id)),
             "deliveries cursor": self._bound(
-                f"/v1/webhooks/{self.webhook.id}/deliveries", pagination.of_job(self.done.id)
+                f"/v1/webhooks/{self.webhook.id}/deliveries", pagination.pack_job_place(self.done.id)
             ),
         }
 
@@ -89,12 +89,14 @@ def unknown_values(moment: datetime) -> dict[str, Any]:
         "filename": uuid7().hex,
         "sha256": uuid7().hex * 2,
         "file": b"%PDF-1.7 " + uuid7().hex.encode(),
-        "documents cursor": pagination.of_document(moment, DocumentId(uuid7())),
-        "jobs cursor": pagination.of_job(JobId(uuid7())),
-        "search cursor": pagination.of_hit(SearchPosition(rank=MOST_RANK, document_id=DocumentId(uuid7()), page=1)),
+        "documents cursor": pagination.pack_document_place(moment, DocumentId(uuid7())),
+        "jobs cursor": pagination.pack_job_place(JobId(uuid7())),
+        "search cursor": pagination.pack_search_place(
+            SearchPosition(rank=MOST_RANK, document_id=DocumentId(uuid7()), page=1)
+        ),
         "webhook_id": str(uuid7()),
-        "webhooks cursor": pagination.of_webhook(WebhookId(uuid7())),
-        "deliveries cursor": pagination.of_job(JobId(uuid7())),
+        "webhooks cursor": pagination.pack_webhook_place(WebhookId(uuid7())),
+        "deliveries cursor": pagination.pack_job_place(JobId(uuid7())),
     }
 
 
@@ -121,7 +123,7 @@ class House:
             await tx.pages.replace(document.id, [new_page(text=f"Dear {tenant_id}")])
             await tx.documents.set_read(document.id, page_count=1)
             await tx.search.index(document.id)
-            (hit,) = (await tx.search.find(parse("dear"), limit=2)).hits
+            (hit,) = (await tx.search.find(parse_query("dear"), limit=2)).hits
         found = SearchPosition(rank=hit.rank, document_id=hit.document_id, page=hit.page)
         queued = await self.rig.enqueue(tenant_id, document_id=document.id, dedup_key=uuid7().hex)
         webhook = await self.rig.webhook(tenant_id, events=frozenset({Event.JOB_FAILED}))

@@ -17,7 +17,7 @@ from app.domain.ids import DocumentId, TenantId, uuid7
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
 from app.ports.database import Database, Tx
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from app.services.execution import Execution
 from app.services.settling import SettleBatcher
 from app.worker.heartbeat import HeldLease, monotonic
@@ -50,7 +50,7 @@ class Reading:
     report: Report
     kind: str = KIND
 
-    async def run(self, job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def run(self, job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         tenant, document_id = job.lease.tenant_id, job.document_id
         assert document_id is not None
         async with self.database.begin(tenant) as tx:

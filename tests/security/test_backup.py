@@ -22,7 +22,7 @@ POLICIES = "select tablename, policyname, permissive, roles, cmd, qual, with_che
 
 
 def program(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    path = binaries.find(None).bin / name
+    path = binaries.find_binaries(None).bin / name
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
     return subprocess.run([path, *arguments], env=kept, capture_output=True, text=True, timeout=60, check=False)
 

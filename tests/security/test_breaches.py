@@ -186,7 +186,7 @@ async def test_production_does_not_start_on_a_breach_and_the_doctor_names_it(clo
         await admin.execute("create policy careless on daira.jobs to public using (true)")
     ours = {"DAIRA_DATABASE_URL": cloned.app_url, "DAIRA_BLOB_URL": (tmp_path / "blobs").as_uri()}
     refused = run("serve", cwd=tmp_path, DAIRA_ENV="production", **ours)
-    assert refused.returncode == guard.REFUSED
+    assert refused.returncode == guard.EXIT_REFUSED
     assert "policy careless on jobs shows PUBLIC more than a tenant's rows" in refused.stderr
     sick = run("doctor", cwd=tmp_path, **ours)
     assert sick.returncode == 1

@@ -15,9 +15,9 @@ from app.domain.errors import NotFound, TooMany
 from app.domain.ids import TenantId
 from app.services import limits
 from app.services.erasure import TenantEraser
-from app.services.events.watcher import ChangePoller
+from app.services.events.watcher import ChangePollers
 from app.services.jobs import JobService
-from app.services.limits import NEAR
+from app.services.limits import LOCK_WITHIN
 from app.services.ringing import Ringer
 from app.services.uploads import JobRequest, UploadService
 from app.telemetry import Metrics
@@ -95,9 +95,9 @@ async def test_of_thirty_uploads_at_once_exactly_as_many_are_accepted_as_there_i
 async def test_it_is_as_exact_where_the_limit_comes_near_only_meanwhile(
     rig: Rig, uploads: UploadService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some are counted without the lock; their jobs are within what `NEAR` leaves room for."""
+    """Some are counted without the lock; their jobs are within what `LOCK_WITHIN` leaves room for."""
     # 30 connections, and so 30 transactions at a time with 4 jobs each.
-    monkeypatch.setattr(limits, "NEAR", 120)
+    monkeypatch.setattr(limits, "LOCK_WITHIN", 120)
     tenant = await rig.tenant()
     for _ in range(30):
         await rig.enqueue(tenant)
@@ -115,7 +115,7 @@ async def test_job_requests_and_uploads_share_the_limit(rig: Rig, uploads: Uploa
         ringing=uploads.ringing,
         languages=lambda: ENGLISH,
         llm=False,
-        watching=ChangePoller(rig.database),
+        watching=ChangePollers(rig.database),
         stopping=asyncio.Event(),
     )
     requests = [jobs.request(tenant, each.id, OCR, max_queued=7) for each in documents]
@@ -159,7 +159,7 @@ async def test_uploads_and_claims_of_a_tenant_with_both_limits_do_not_block_one_
 
 
 async def test_counting_a_long_queue_stops_at_the_limit_and_walks_the_live_jobs_alone(rig: Rig, cloned: Cloned) -> None:
-    tenant, rows = await rig.tenant(), NEAR * 20
+    tenant, rows = await rig.tenant(), LOCK_WITHIN * 20
     async with administer(cloned.admin_url) as admin:
         await admin.execute(
             "insert into daira.jobs (tenant_id, id, kind, state) select $1, gen_random_uuid(), 'ocr',"

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from pydantic import ValidationError
 
 from app.adapters.oidc import issuer as keys
-from app.adapters.oidc.issuer import Issuer
+from app.adapters.oidc.issuer import IssuerKeys
 from app.adapters.oidc.tokens import OidcTokenVerifier
 from app.domain.errors import Unauthorized, Unavailable
 from app.domain.keys import Scope
@@ -52,7 +52,7 @@ def clock() -> Clock:
 async def tokens(issuer: TestIssuer, clock: Clock) -> AsyncIterator[OidcTokenVerifier]:
     async with httpx.AsyncClient() as client:
         yield OidcTokenVerifier(
-            Issuer(issuer.url, client, clock=clock),
+            IssuerKeys(issuer.url, client, clock=clock),
             url=issuer.url,
             audience=AUDIENCE,
             tenant_claim="tenant",
@@ -362,4 +362,4 @@ async def test_an_issuer_over_https_publishes_its_keys_over_https(clock: Clock) 
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
         with pytest.raises(Unavailable):
-            await Issuer("https://id.test", client, clock=clock).key("one")
+            await IssuerKeys("https://id.test", client, clock=clock).key("one")

@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from app.domain.llm.token_estimate import estimate
+from app.domain.llm.token_estimate import estimate_tokens
 from tests.support.llm_answers import good_answer, obedient_answer
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def behaviour(name: str) -> Callable[[Behaviour], Behaviour]:
 
 
 def usage(exchange: "Exchange", text: str) -> dict[str, int]:
-    read, written = estimate(exchange.asked.prompt.text), estimate(text)
+    read, written = estimate_tokens(exchange.asked.prompt.text), estimate_tokens(text)
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from app.domain.llm.token_estimate import estimate
+from app.domain.llm.token_estimate import estimate_tokens
 from tests.support import llm_troubles as _more_behaviours  # noqa: F401 - they are known by being imported
 from tests.support.llm_answers import Prompt, prompt_of
 from tests.support.llm_behaviours import behave, check
@@ -49,7 +49,7 @@ class Asked:
 
     @property
     def tokens(self) -> int:
-        return estimate(self.prompt.text)
+        return estimate_tokens(self.prompt.text)
 
 
 class Exchange:

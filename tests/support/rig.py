@@ -13,8 +13,8 @@ from app.domain.documents import Document
 from app.domain.doorbells import Ring
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId, WebhookId, tenant_id, uuid7
 from app.domain.jobs import APART, MAX_EXPIRIES, Attempt, AttemptOutcome, Job, JobError, JobState, NewJob
-from app.domain.keys import ApiKey, Scope, digest, new_secret
-from app.domain.leases import BeatResult, Claim, ClaimedJob, Lease, LeaseBeat, Settlement
+from app.domain.keys import ApiKey, Scope, new_secret, secret_hash
+from app.domain.leases import BeatResult, ClaimedJob, ClaimResult, Lease, LeaseBeat, Settlement
 from app.domain.llm.kept_answers import KeptAnswer
 from app.domain.pages import Page, Source, Word
 from app.domain.tenants import TenantState
@@ -102,7 +102,9 @@ class Rig:
         async with self.database.begin(document.tenant_id) as tx:
             return await tx.pages.all(document.id)
 
-    async def claim(self, ring: Ring, *, worker: str = "worker", kinds: frozenset[str] = frozenset({KIND})) -> Claim:
+    async def claim(
+        self, ring: Ring, *, worker: str = "worker", kinds: frozenset[str] = frozenset({KIND})
+    ) -> ClaimResult:
         (claim,) = await self.leases.claim([ring], worker=worker, lease=LEASE, kinds=kinds)
         assert claim.ring == ring
         return claim
@@ -184,7 +186,7 @@ def new_key(tenant: TenantId, **fields: Any) -> ApiKey:
         "id": KeyId(uuid7()),
         "tenant_id": tenant,
         "name": "a key",
-        "secret_sha256": digest(new_secret()),
+        "secret_sha256": secret_hash(new_secret()),
         "scopes": frozenset({Scope.DOCUMENTS_READ, Scope.JOBS_WRITE}),
         "created_at": datetime.now(UTC),
     }

@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.loaders import create_loader
 
 from app.adapters.s3.blobs import S3Blobs
-from app.adapters.s3.bucket import Bucket
+from app.adapters.s3.bucket import S3Bucket
 
 KEY_ID = "AKIDTEST"
 SECRET = "made-up-secret"
@@ -50,7 +50,7 @@ def set_credentials(monkeypatch: pytest.MonkeyPatch, *, key_id: str = KEY_ID, se
 
 @asynccontextmanager
 async def opened(name: str, *, url: str, prefix: str = PREFIX, region: str | None = REGION) -> AsyncIterator[S3Blobs]:
-    bucket = Bucket(name, prefix=prefix, endpoint_url=url, region=region)
+    bucket = S3Bucket(name, prefix=prefix, endpoint_url=url, region=region)
     await bucket.open()
     try:
         yield S3Blobs(bucket)

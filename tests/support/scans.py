@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from app.domain.pages import Page
 from app.ports.reading import Renderer
-from app.reading.geometry import displayed
+from app.reading.geometry import displayed_box
 from tests.support.papers import SENTENCE, encoded
 
 Box = tuple[float, float, float, float]
@@ -106,7 +106,7 @@ def found(content: bytes, *, number: int = 1) -> list[Placed]:
         pdfium.FPDFText_GetCharBox(text, index, *edges)
         left, right, bottom, top = (edge.value for edge in edges)
         letters += letter
-        boxes.append(displayed((left, bottom, right, top), bounds=bounds, rotation=rotation))
+        boxes.append(displayed_box((left, bottom, right, top), bounds=bounds, rotation=rotation))
     document.close()
     return words
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from app.domain.llm.token_estimate import estimate
+from app.domain.llm.token_estimate import estimate_tokens
 from app.ports.llm import Answer, LlmTruncated, Question, TokenUsage
 
 Say = str | Exception
@@ -30,11 +30,11 @@ class Scripted:
         if isinstance(say, Exception):
             raise say
         usage = TokenUsage(
-            input_tokens=estimate(question.system) + estimate(question.user),
-            output_tokens=min(estimate(say), question.max_output_tokens),
+            input_tokens=estimate_tokens(question.system) + estimate_tokens(question.user),
+            output_tokens=min(estimate_tokens(say), question.max_output_tokens),
         )
         self.spent += usage.input_tokens + usage.output_tokens
-        if estimate(say) > question.max_output_tokens:
+        if estimate_tokens(say) > question.max_output_tokens:
             raise LlmTruncated("cut off", usage=usage)
         return Answer(text=say, usage=usage)
 

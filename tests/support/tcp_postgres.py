@@ -37,9 +37,9 @@ STARTING = 60
 @contextmanager
 def running_postgres(*, password: str) -> Iterator[int]:
     """Its port. `postgres` is the administrator, with this password; there is nobody else yet."""
-    account = accounts.unprivileged(None) if os.geteuid() == 0 else accounts.ourselves()
+    account = accounts.unprivileged_account(None) if os.geteuid() == 0 else accounts.current_account()
     with open_folder() as folder:
-        programs = binaries.find(None).for_account(account, shelf=folder)
+        programs = binaries.find_binaries(None).for_account(account, shelf=folder)
         data, port = folder / "data", free_port()
         _initialise(programs.bin, data, account=account, password=password)
         process = _spawn(programs.bin, data, account=account, port=port)
@@ -80,4 +80,4 @@ def _spawn(programs: Path, data: Path, *, account: ServiceAccount, port: int) ->
 
 def _is_ready(programs: Path, port: int) -> bool:
     asked: list[str | Path] = [programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-q"]
-    return accounts.ourselves().run(asked).returncode == 0
+    return accounts.current_account().run(asked).returncode == 0

@@ -19,7 +19,7 @@ from app.domain.outcomes import Done, Outcome
 from app.ports.blobs import InventoriedBlobs
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
-from app.ports.leases import Leases, Reporter
+from app.ports.leases import Leases, ProgressReporter
 from app.services.documents import DocumentService
 from app.services.execution import Execution
 from app.services.maintenance import Maintenance
@@ -31,14 +31,14 @@ from app.services.sweeping import Sweeper
 from app.services.usage import UsageService
 from app.telemetry import Metrics
 from app.worker.consumer import Consumer
-from app.worker.heartbeat import Heartbeat, HeldLease, monotonic, shared
+from app.worker.heartbeat import Heartbeat, HeldLease, monotonic, shared_leases
 from app.worker.worker import Worker
 from tests.support.rig import KIND, LEASE, Rig, ring_of
 
-Act = Callable[[ClaimedJob, Reporter], Awaitable[Outcome]]
+Act = Callable[[ClaimedJob, ProgressReporter], Awaitable[Outcome]]
 
 
-async def succeed(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
+async def succeed(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
     return Done()
 
 
@@ -51,7 +51,7 @@ class Acting:
     running: list[ClaimedJob] = field(default_factory=list)
     started: list[ClaimedJob] = field(default_factory=list)
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
+    async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
         self.started.append(job)
         self.running.append(job)
         try:
@@ -127,7 +127,7 @@ class Bench:
         return await self.rig.again(job)
 
     def heart(self, leases: Leases | None = None) -> Heartbeat:
-        return Heartbeat(lambda: shared(leases or self.rig.leases), lease=self.lease)
+        return Heartbeat(lambda: shared_leases(leases or self.rig.leases), lease=self.lease)
 
     def consumer(
         self,

@@ -10,7 +10,7 @@ from app.domain.jobs import Job
 from app.domain.pages import Page, Source, Word, text_of
 from app.handlers.llm.ask import AskHandler
 from app.handlers.llm.classify import ClassifyHandler
-from app.handlers.llm.conversation import Budget
+from app.handlers.llm.conversation import LlmBudget
 from app.handlers.llm.extract import ExtractHandler
 from app.handlers.llm.summarize import SummarizeHandler
 from app.ports.database import Database
@@ -28,7 +28,7 @@ class LlmDesk:
     rig: Rig
     llm: Any = field(default_factory=Scripted)
     """A Scripted, or a client of a server."""
-    budget: Budget = Budget(calls=20, tokens=200_000)  # noqa: RUF009 - it is frozen
+    budget: LlmBudget = LlmBudget(calls=20, tokens=200_000)  # noqa: RUF009 - it is frozen
 
     def handlers(self, database: Database | None = None) -> Mapping[str, Handler]:
         given: dict[str, Any] = {"database": database or self.rig.database, "llm": self.llm, "budget": self.budget}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.llm.citations import Citation, ClaimedSource, SearchedPage, cite, locate, search
+from app.domain.llm.citations import Citation, QuotedSource, SearchedPage, cite, locate, search
 from app.domain.llm.page_text import words_of
 from app.domain.pages import Page
 from tests.support.rig import new_page
@@ -102,7 +102,7 @@ def test_what_is_another_value_is_not_found(page: SearchedPage, value: object) -
 def test_words_are_counted_as_the_page_counts_them() -> None:
     page = page_of(1, PAGE)
     assert words_of(page.text) == [word.text for word in page.words]
-    found = cite("example", ClaimedSource(page=1, quote="example"), {1: SearchedPage.page(page)})
+    found = cite("example", QuotedSource(page=1, quote="example"), {1: SearchedPage.page(page)})
     assert [page.words[index].text for index in found.words] == ["exam-", "ple"]
 
 
@@ -124,17 +124,17 @@ def test_two_columns_are_not_one_number_but_an_account_may_be_parted(value: str,
 def test_the_place_that_is_quoted_goes_before_others() -> None:
     page = SearchedPage("Net 5.00\nTax 5.00\nGross 10.00")
     for quote, index in (("Net 5.00", 1), ("Tax 5.00", 3), ("nowhere", 1)):
-        assert cite(5, ClaimedSource(page=1, quote=quote), {1: page}).words == (index,)
+        assert cite(5, QuotedSource(page=1, quote=quote), {1: page}).words == (index,)
 
 
 def test_a_quote_is_shown_where_the_value_is_not_there_but_does_not_confirm_it() -> None:
-    found = cite(6, ClaimedSource(page=1, quote="net 5,00"), {1: SearchedPage("Net 5,00 EUR")})
+    found = cite(6, QuotedSource(page=1, quote="net 5,00"), {1: SearchedPage("Net 5,00 EUR")})
     assert found == Citation(page=1, words=(0, 1), quote="Net 5,00", verified=False)
 
 
 def test_a_page_that_was_not_shown_confirms_nothing() -> None:
     page = SearchedPage("Net 5.00")
-    assert cite(5, ClaimedSource(page=2, quote="Net"), {1: page}) == Citation(page=None)
+    assert cite(5, QuotedSource(page=2, quote="Net"), {1: page}) == Citation(page=None)
     assert cite(5, None, {1: page}) == Citation(page=None)
 
 
@@ -148,7 +148,7 @@ def test_what_nobody_has_a_source_for_is_found_where_it_can_be_nothing_else() ->
 
 def test_a_page_without_words_is_quoted_without_indexes() -> None:
     page = Page(**{field: getattr(new_page(), field) for field in Page.__slots__} | {"words": (), "confidence": None})
-    assert cite("dear sir", ClaimedSource(page=1, quote=""), {1: SearchedPage.page(page)}) == Citation(
+    assert cite("dear sir", QuotedSource(page=1, quote=""), {1: SearchedPage.page(page)}) == Citation(
         page=1, words=(), quote="Dear Sir", verified=True
     )
 
@@ -174,7 +174,7 @@ def test_what_speaks_to_models_confirms_nothing_and_takes_nothing_else_along(ord
     assert locate(77, page) is None
     assert locate("77", page) is None
     assert [locate(value, page) is not None for value in (88, 66, 99)] == [True] * 3
-    assert cite(99, ClaimedSource(page=1, quote="After"), {1: page}).words == (len(page.words) - 1,)
+    assert cite(99, QuotedSource(page=1, quote="After"), {1: page}).words == (len(page.words) - 1,)
 
 
 @pytest.mark.parametrize(

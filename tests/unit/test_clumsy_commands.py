@@ -19,7 +19,7 @@ from app.__main__ import main
 from app.cli import addresses, tables
 from app.client.client import Client
 from app.client.faults import ApiFault
-from app.client.retries import AT_ONCE
+from app.client.retries import NO_RETRIES
 from app.domain.errors import NotFound
 from tests.support.service import command, environment
 
@@ -148,7 +148,7 @@ def test_line_ends_around_address_and_key_do_no_harm() -> None:
 )
 def test_another_server_is_told_apart_from_the_service(body: str) -> None:
     answering = httpx.MockTransport(lambda _: httpx.Response(200, text=body))
-    with Client("http://elsewhere", "daira_x_y", patience=AT_ONCE, transport=answering) as client:
+    with Client("http://elsewhere", "daira_x_y", patience=NO_RETRIES, transport=answering) as client:
         for ask in (client.me, lambda: list(client.jobs()), lambda: client.upload(b"x", filename="x.txt")):
             with pytest.raises(ApiFault, match="not Daira's: is http://elsewhere"):
                 ask()
@@ -157,7 +157,7 @@ def test_another_server_is_told_apart_from_the_service(body: str) -> None:
 def test_a_listing_of_another_server_is_told_apart() -> None:
     answering = httpx.MockTransport(lambda _: httpx.Response(200, json={"object": "list", "data": []}))
     with (
-        Client("http://elsewhere", "daira_x_y", patience=AT_ONCE, transport=answering) as client,
+        Client("http://elsewhere", "daira_x_y", patience=NO_RETRIES, transport=answering) as client,
         pytest.raises(ApiFault, match="not Daira's"),
     ):
         list(client.jobs())
@@ -167,7 +167,7 @@ def test_a_listing_of_another_server_is_told_apart() -> None:
 def test_a_page_of_another_server_is_not_downloaded_as_a_document(what: str) -> None:
     answering = httpx.MockTransport(lambda _: httpx.Response(200, html="<html>Sign in to the network</html>"))
     with (
-        Client("http://elsewhere", "daira_x_y", patience=AT_ONCE, transport=answering) as client,
+        Client("http://elsewhere", "daira_x_y", patience=NO_RETRIES, transport=answering) as client,
         pytest.raises(ApiFault, match="not Daira's"),
         client.download("an-id", what),
     ):

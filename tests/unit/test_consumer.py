@@ -13,8 +13,8 @@ from app.domain.ids import JobId, TenantId, uuid7
 from app.domain.jobs import Job, JobState
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
-from app.ports.doorbell import Delivery
-from app.ports.leases import Reporter
+from app.ports.doorbell import DoorbellDelivery
+from app.ports.leases import ProgressReporter
 from app.worker import consumer, heartbeat
 from app.worker.consumer import Consumer
 from tests.support.rig import SECOND, Rig, ring_of
@@ -30,15 +30,15 @@ class Noting(MemoryDoorbell):
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[tuple[int, timedelta]] = []
-        self.acknowledged: list[Delivery] = []
+        self.acknowledged: list[DoorbellDelivery] = []
 
     @override
-    async def answer(self, *, limit: int, wait: timedelta) -> list[Delivery]:
+    async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
         self.asked.append((limit, wait))
         return await super().answer(limit=limit, wait=wait)
 
     @override
-    async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+    async def acknowledge(self, deliveries: Sequence[DoorbellDelivery]) -> None:
         self.acknowledged += deliveries
 
 
@@ -48,7 +48,7 @@ class Gate:
     def __init__(self) -> None:
         self.open = asyncio.Event()
 
-    async def __call__(self, _job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def __call__(self, _job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         await self.open.wait()
         return Done()
 
@@ -56,7 +56,7 @@ class Gate:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "TICK", 0.01)
-    monkeypatch.setattr(consumer, "BACK_OFF", MILLISECOND)
+    monkeypatch.setattr(consumer, "BACKOFF", MILLISECOND)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ async def test_a_free_slot_takes_the_next_bell(bench: Bench) -> None:
     jobs = await bench.enqueue(await bench.rig.tenant(), count=20)
     most = 0
 
-    async def act(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def act(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         nonlocal most
         most = max(most, len(bench.handler.running))
         await settled(3)
@@ -229,7 +229,7 @@ async def test_a_queue_that_is_away_is_asked_again(bench: Bench) -> None:
 async def test_an_error_that_nobody_foresaw_does_not_end_the_consumer(bench: Bench) -> None:
     class Odd(Noting):
         @override
-        async def answer(self, *, limit: int, wait: timedelta) -> list[Delivery]:
+        async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
             if len(self.asked) < 3:
                 self.asked.append((limit, wait))
                 raise LookupError("odd")
@@ -355,7 +355,7 @@ async def test_beats_go_on_until_the_last_handler_has_ended(bench: Bench) -> Non
     beats: list[bool] = []
     tenant = await bench.rig.tenant()
 
-    async def slow_to_stop(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def slow_to_stop(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from app.adapters.memory import transitions
-from app.domain.documents import DocumentStatus, blob_key, parse_blob_key, status
+from app.domain.documents import DocumentStatus, blob_key, document_status, parse_blob_key
 from app.domain.errors import Invalid
 from app.domain.ids import DocumentId, TenantId, uuid7
 from app.domain.jobs import Job, JobState
@@ -22,32 +22,32 @@ def job(state: JobState) -> Job:
 
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.CLAIMED])
 def test_a_document_is_processing_while_a_job_may_still_read_it(state: JobState) -> None:
-    assert status(new_document(ACME), [job(state)]) is DocumentStatus.PROCESSING
+    assert document_status(new_document(ACME), [job(state)]) is DocumentStatus.PROCESSING
 
 
 @pytest.mark.parametrize("state", [JobState.DONE, JobState.FAILED, JobState.CANCELLED])
 def test_a_document_without_text_has_failed_when_all_its_jobs_have_ended(state: JobState) -> None:
-    assert status(new_document(ACME), [job(state)]) is DocumentStatus.FAILED
+    assert document_status(new_document(ACME), [job(state)]) is DocumentStatus.FAILED
 
 
 def test_a_document_without_text_and_without_jobs_has_failed() -> None:
-    assert status(new_document(ACME), []) is DocumentStatus.FAILED
+    assert document_status(new_document(ACME), []) is DocumentStatus.FAILED
 
 
 @pytest.mark.parametrize("state", list(JobState))
 def test_a_document_with_text_is_ready_whatever_its_jobs_do(state: JobState) -> None:
-    assert status(new_document(ACME, page_count=3), [job(state)]) is DocumentStatus.READY
+    assert document_status(new_document(ACME, page_count=3), [job(state)]) is DocumentStatus.READY
 
 
 def test_a_document_of_no_pages_is_ready_too() -> None:
-    assert status(new_document(ACME, page_count=0), []) is DocumentStatus.READY
+    assert document_status(new_document(ACME, page_count=0), []) is DocumentStatus.READY
 
 
 @pytest.mark.parametrize("states", list(product(JobState, JobState)))
 def test_one_live_job_among_ended_ones_keeps_a_document_processing(states: tuple[JobState, JobState]) -> None:
     live = any(not state.terminal for state in states)
     expected = DocumentStatus.PROCESSING if live else DocumentStatus.FAILED
-    assert status(new_document(ACME), [job(state) for state in states]) is expected
+    assert document_status(new_document(ACME), [job(state) for state in states]) is expected
 
 
 def test_exactly_done_failed_and_cancelled_are_ends() -> None:

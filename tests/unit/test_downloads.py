@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.adapters.memory.blobs import MemoryBlobs
-from app.domain.documents import displayable
-from app.web.file_responses import ByteRange, attachment, chosen, matches, renamed
+from app.domain.documents import displayable_filename
+from app.web.file_responses import ByteRange, attachment, matches_etag, requested_range, with_suffix
 from tests.unit.served import PROBLEM, Served
 
 CONTENT = b"%PDF-1.7 " + bytes(range(256)) * 4
@@ -90,7 +90,7 @@ async def test_a_name_comes_back_as_it_is_shown_and_does_nothing_else(web: Serve
 
 @given(name=st.text())
 def test_whatever_the_name_the_header_says_it_and_nothing_else(name: str) -> None:
-    shown = displayable(name)
+    shown = displayable_filename(name)
     disposition = attachment(shown)
     disposition.encode("latin-1")
     assert disposition.isprintable()
@@ -117,7 +117,7 @@ def filename(disposition: str) -> str:
     ],
 )
 def test_another_form_has_the_same_name_with_its_own_suffix(name: str, suffix: str, new: str) -> None:
-    assert renamed(name, suffix) == new
+    assert with_suffix(name, suffix) == new
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_range_lies_within_the_document(first: int, last: int | None, size: in
     asked = f"bytes={first}-{'' if last is None else last}"
     if (last is not None and last < first) or first >= size:
         return
-    assert chosen(asked, size=size) == ByteRange(first, size if last is None else min(last + 1, size))
+    assert requested_range(asked, size=size) == ByteRange(first, size if last is None else min(last + 1, size))
 
 
 async def test_an_if_range_of_other_bytes_gives_all_of_them(web: Served) -> None:
@@ -192,8 +192,8 @@ async def test_bytes_that_the_client_has_already_are_not_sent_again(web: Served)
     tag = (await got(web, document)).headers["ETag"]
     answer = await got(web, document, **{"If-None-Match": f'"x", W/{tag}'})
     assert (answer.status_code, answer.content, answer.headers["ETag"]) == (304, b"", tag)
-    assert not matches(None, "x")
-    assert matches("*", "x")
+    assert not matches_etag(None, "x")
+    assert matches_etag("*", "x")
 
 
 async def test_head_says_what_get_would(web: Served) -> None:

@@ -15,8 +15,8 @@ from app.domain.errors import Conflict, DocumentFault
 from app.domain.jobs import Job, Progress
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done
-from app.domain.pages import Page, Source, chosen
-from app.domain.warnings import DETAILS, MOST_PAGES, DocumentWarning, WarningCode, of_document, of_pages
+from app.domain.pages import Page, Source, chosen_pages
+from app.domain.warnings import DETAILS, MOST_PAGES, DocumentWarning, WarningCode, document_warning, page_warnings
 from app.handlers.ocr import OcrHandler
 from app.handlers.page_drafts import UNREADABLE_AT_FIRST, WORTH_A_DRAFT, PageDrafts
 from app.ports.reading import Mode, OpenFile, UnreadablePage
@@ -135,29 +135,29 @@ async def test_what_earlier_attempts_have_read_counts_for_the_document(rig: Rig)
     ],
 )
 def test_pages_are_chosen_by_numbers_and_ranges(asked: str | None, numbers: list[int]) -> None:
-    assert chosen(asked, page_count=5) == numbers
+    assert chosen_pages(asked, page_count=5) == numbers
 
 
 @pytest.mark.parametrize("asked", ["6", "7-9", "9-7", "0"])
 def test_to_choose_none_is_a_fault(asked: str) -> None:
     with pytest.raises(DocumentFault, match="has 5 pages") as fault:
-        chosen(asked, page_count=5)
+        chosen_pages(asked, page_count=5)
     assert fault.value.code == "empty"
 
 
 def test_warnings_of_pages_are_gathered_by_code() -> None:
     hidden, large = WarningCode.HIDDEN_TEXT, WarningCode.RESOLUTION_REDUCED
-    assert of_pages({7: [hidden], 2: [large, hidden], 3: []}) == [
+    assert page_warnings({7: [hidden], 2: [large, hidden], 3: []}) == [
         DocumentWarning(code=hidden, detail=DETAILS[hidden], pages=(2, 7)),
         DocumentWarning(code=large, detail=DETAILS[large], pages=(2,)),
     ]
-    many = of_pages({number: [hidden] for number in range(1, 1_000)})
+    many = page_warnings({number: [hidden] for number in range(1, 1_000)})
     assert many[0].pages == tuple(range(1, MOST_PAGES + 1))
 
 
 def test_every_warning_says_what_it_means() -> None:
     assert set(DETAILS) == set(WarningCode)
-    assert of_document(WarningCode.SIGNED).detail == DETAILS[WarningCode.SIGNED]
+    assert document_warning(WarningCode.SIGNED).detail == DETAILS[WarningCode.SIGNED]
 
 
 class Dying:
@@ -179,7 +179,7 @@ class Dying:
 
 class _Five:
     page_count = 5
-    warnings = (of_document(WarningCode.SIGNED),)
+    warnings = (document_warning(WarningCode.SIGNED),)
 
     def __init__(self, recognizer: Dying) -> None:
         self._recognizer = recognizer

@@ -224,7 +224,7 @@ async def test_a_stream_of_a_job_that_is_deleted_ends(web: Served, monkeypatch: 
 async def test_an_end_that_no_change_tells_of_is_found(web: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The web of the version before notes no change when it cancels."""
     monkeypatch.setattr(watcher, "CHECK_EVERY", 0.05)
-    monkeypatch.setattr(follower.Follower, "tell", lambda *_: None)
+    monkeypatch.setattr(follower.Subscription, "tell", lambda *_: None)
     document = await web.uploaded()
     async with StreamReader(web, of_job(document)) as reader:
         await reader.states(1)
@@ -238,13 +238,13 @@ async def test_a_reader_that_takes_nothing_costs_a_bounded_amount_and_misses_not
     monkeypatch.setattr(follower, "MOST_UNTAKEN", 3)
     monkeypatch.setattr(stream, "PAGE", 4)
     kept: list[int] = []
-    tell = follower.Follower.tell
+    tell = follower.Subscription.tell
 
-    def noting(self: follower.Follower, jobs: Any) -> None:
+    def noting(self: follower.Subscription, jobs: Any) -> None:
         tell(self, jobs)
         kept.append(len(self._jobs))
 
-    monkeypatch.setattr(follower.Follower, "tell", noting)
+    monkeypatch.setattr(follower.Subscription, "tell", noting)
     async with StreamReader(web, ALL) as reader:
         await reader.position()
         reader.reads.clear()

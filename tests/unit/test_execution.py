@@ -13,7 +13,7 @@ from app.domain.jobs import CANCELLED, AttemptOutcome, JobError, JobState
 from app.domain.leases import ClaimedJob, ClaimOutcome
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze, backoff
 from app.ports.database import Tx
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from app.services import execution
 from app.services.execution import Interruption
 from app.worker.heartbeat import HeldLease
@@ -28,20 +28,20 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answers(outcome: Outcome) -> Act:
-    async def act(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def act(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         return outcome
 
     return act
 
 
 def raises(error: BaseException) -> Act:
-    async def act(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def act(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         raise error
 
     return act
 
 
-async def never_ends(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
+async def never_ends(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
     await asyncio.Event().wait()
     return Done()
 
@@ -169,7 +169,7 @@ async def test_an_attempt_whose_lease_ran_out_writes_nothing_and_is_counted(
     document = await bench.rig.document(tenant)
     job = await bench.rig.enqueue(tenant, document_id=document.id)
 
-    async def act(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def act(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         await bench.rig.expire(job)
         return Done(writes_pages(document.id, "late") if with_results else None)
 
@@ -191,7 +191,7 @@ async def test_a_late_worker_cannot_settle_a_job_that_was_claimed_again(bench: B
     job = await bench.rig.enqueue(tenant, document_id=document.id)
     successor: list[ClaimedJob] = []
 
-    async def act(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def act(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         await bench.rig.expire(job)
         successor.append(await bench.rig.claimed(job, worker="successor"))
         return Done(writes_pages(document.id, "late") if with_results else None)
@@ -208,7 +208,7 @@ async def test_a_late_worker_cannot_settle_a_job_that_was_claimed_again(bench: B
 async def test_an_attempt_that_was_told_of_its_lost_lease_does_not_even_try_to_settle(bench: Bench) -> None:
     job = await bench.rig.enqueue(await bench.rig.tenant())
 
-    async def stubborn(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def stubborn(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         hold.interrupt(Interruption.LEASE_LOST)
         return Done()
 
@@ -283,7 +283,7 @@ async def test_a_handler_interrupted_before_its_first_step_never_runs(bench: Ben
 async def test_a_job_that_finishes_although_cancelled_is_done(bench: Bench) -> None:
     job = await bench.rig.enqueue(await bench.rig.tenant())
 
-    async def act(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def act(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         await bench.rig.cancel(job)
         return Done()
 
@@ -294,7 +294,7 @@ async def test_a_job_that_finishes_although_cancelled_is_done(bench: Bench) -> N
 async def test_a_failure_after_a_cancel_is_not_retried(bench: Bench) -> None:
     job = await bench.rig.enqueue(await bench.rig.tenant())
 
-    async def act(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def act(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         await bench.rig.cancel(job)
         raise RuntimeError("boom")
 
@@ -374,9 +374,9 @@ async def test_a_settled_job_stays_settled_when_its_bell_can_not_be_rung(rig: Ri
 
 async def test_a_handler_gets_what_it_may_know_and_reports_to_the_hold(bench: Bench) -> None:
     job = await bench.rig.enqueue(await bench.rig.tenant(), payload={"a": 1}, max_attempts=7)
-    reporters: list[Reporter] = []
+    reporters: list[ProgressReporter] = []
 
-    async def act(_job: ClaimedJob, reporter: Reporter) -> Outcome:
+    async def act(_job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
         reporters.append(reporter)
         return Done()
 

@@ -7,18 +7,18 @@ import pytest
 from app.domain.changes import Position
 from app.domain.jobs import Job, JobState, Progress
 from app.services.events import follower as following
-from app.services.events.follower import Follower, ReceivedChanges
+from app.services.events.follower import ReceivedChanges, Subscription
 from tests.support.rig import Rig
 
 REACHED = Progress(done=1, total=2, unit="page")
 
 
-async def heard_by(follower: Follower) -> ReceivedChanges | None:
+async def heard_by(follower: Subscription) -> ReceivedChanges | None:
     return await follower.listen(at_most=0, stopping=asyncio.Event())
 
 
-async def joined(job: Job | None = None) -> Follower:
-    follower = Follower(None if job is None else job.id, progress=True)
+async def joined(job: Job | None = None) -> Subscription:
+    follower = Subscription(None if job is None else job.id, progress=True)
     follower.join(Position("1"))
     return follower
 

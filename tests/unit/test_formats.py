@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from app.domain.formats import markdown
-from app.domain.formats.formats import ALTO, HOCR, MARKDOWN, Format
+from app.domain.formats.formats import ALTO, HOCR, MARKDOWN, TextFormat
 from app.domain.formats.lines import blocks_of
 from app.domain.ids import TenantId
 from app.domain.pages import Page, Source, Word, confidence_of, text_of
@@ -66,16 +66,16 @@ def plain_page(text: str, *, number: int = 1) -> Page:
     return _page((), number=number, width=None, text=text)
 
 
-def written(form: Format, *pages: Page, filename: str = "letter.pdf") -> str:
+def written(form: TextFormat, *pages: Page, filename: str = "letter.pdf") -> str:
     document = new_document(TenantId("acme"), filename=filename, page_count=len(pages))
     return form.head(document) + "".join(map(form.page, pages)) + form.foot
 
 
-def tree(form: Format, *pages: Page, filename: str = "letter.pdf") -> ET.Element:
+def tree(form: TextFormat, *pages: Page, filename: str = "letter.pdf") -> ET.Element:
     return ET.fromstring(written(form, *pages, filename=filename))  # noqa: S314 - our own
 
 
-def words_in(form: Format, *pages: Page) -> list[str]:
+def words_in(form: TextFormat, *pages: Page) -> list[str]:
     root = tree(form, *pages)
     if form is ALTO:
         return [string.attrib["CONTENT"] for string in root.iter(f"{NAMESPACE}String")]
@@ -87,13 +87,13 @@ LISTED = plain_page("A heading\n\nand a paragraph\nof two lines", number=2)
 
 
 @pytest.mark.parametrize("form", [HOCR, ALTO])
-def test_every_word_is_there_once_and_in_order(form: Format) -> None:
+def test_every_word_is_there_once_and_in_order(form: TextFormat) -> None:
     assert words_in(form, LETTER, LISTED) == LETTER.text.split() + LISTED.text.split()
 
 
 @given(text=st.text())
 @pytest.mark.parametrize("form", [HOCR, ALTO])
-def test_whatever_a_word_is_the_xml_stays_xml_and_the_word_itself(form: Format, text: str) -> None:
+def test_whatever_a_word_is_the_xml_stays_xml_and_the_word_itself(form: TextFormat, text: str) -> None:
     page = page_of([(text.replace(" ", "_"), 72, 72, 12)])
     legal = re.sub("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", page.words[0].text)
     assert words_in(form, page) == [legal]
@@ -101,7 +101,7 @@ def test_whatever_a_word_is_the_xml_stays_xml_and_the_word_itself(form: Format, 
 
 @pytest.mark.threat(57)
 @pytest.mark.parametrize("form", [HOCR, ALTO])
-def test_what_a_page_or_a_file_name_says_is_never_markup(form: Format) -> None:
+def test_what_a_page_or_a_file_name_says_is_never_markup(form: TextFormat) -> None:
     hostile = page_of([(HOSTILE, 72, 72, 12)])
     text = written(form, hostile, plain_page(HOSTILE, number=2), filename=HOSTILE)
     assert words_in(form, hostile) == HOSTILE.split(" ")
@@ -248,7 +248,7 @@ def test_markdown_parts_paragraphs_where_lines_stand_apart_or_a_column_begins() 
     ],
 )
 def test_nothing_that_a_page_says_is_markdown(line: str, shown: str) -> None:
-    assert markdown.escaped(line) == shown
+    assert markdown.escaped_line(line) == shown
     assert shown in markdown.page(plain_page(line))
 
 

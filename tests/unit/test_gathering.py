@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.upload.find_files import FileList, gather, shown
+from app.cli.upload.find_files import FileList, find_files, printable
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(names: Sequence[str]) -> list[str]:
-    return [file.shown for file in gather(names, name=None).files]
+    return [file.shown for file in find_files(names, name=None).files]
 
 
 def faults(gathered: FileList) -> list[str]:
@@ -58,12 +58,12 @@ def test_a_pattern_may_be_a_whole_path(desk: Path) -> None:
 def test_no_link_leads_round_in_circles() -> None:
     Path("in/deep/up").symlink_to("../..")
     Path("loop").symlink_to("loop")
-    gathered = gather(["."], name=None)
+    gathered = find_files(["."], name=None)
     assert [file.shown for file in gathered.files] == ["[g].pdf", "a.pdf", "b.pdf", "in/c.pdf", "in/deep/d.PDF"]
     # Whoever followed it would meet it again, on each round.
     assert [left.shown for left in gathered.left_out] == ["loop", "in/deep/up"]
     assert found(["**/*.pdf"]) == ["[g].pdf", "a.pdf", "b.pdf", "in/c.pdf"]
-    assert faults(gather(["loop"], name=None)) == ["loop"]
+    assert faults(find_files(["loop"], name=None)) == ["loop"]
 
 
 def test_a_link_that_is_named_itself_is_followed() -> None:
@@ -75,25 +75,25 @@ def test_nothing_is_opened_that_could_hang() -> None:
     os.mkfifo("pipe")
     listening = socket.socket(socket.AF_UNIX)
     listening.bind("plug")
-    gathered = gather(["pipe", "plug", "/dev/null", "/dev/zero"], name=None)
+    gathered = find_files(["pipe", "plug", "/dev/null", "/dev/zero"], name=None)
     listening.close()
     assert faults(gathered) == ["pipe", "plug", "/dev/null", "/dev/zero"]
 
 
 @pytest.mark.parametrize("named", ["nothing.pdf", "*.none", "x" * 5000, "a.pdf/b"])
 def test_what_is_not_there_is_a_fault_and_stops_nothing(named: str) -> None:
-    gathered = gather([named, "a.pdf"], name=None)
+    gathered = find_files([named, "a.pdf"], name=None)
     assert len(faults(gathered)) == 1
     assert "a.pdf" in [file.shown for file in gathered.files]
 
 
 def test_what_could_move_a_cursor_is_not_shown() -> None:
-    assert shown("a\x1b[2J\r\n\u202egpj.exe\udcff") == "a�[2J���gpj.exe�"
+    assert printable("a\x1b[2J\r\n\u202egpj.exe\udcff") == "a�[2J���gpj.exe�"
 
 
 def test_standard_input_is_kept_so_that_it_can_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"by pipe")))
-    [file] = gather(["-"], name="mail.eml").files
+    [file] = find_files(["-"], name="mail.eml").files
     assert (file.filename, file.size) == ("mail.eml", 7)
     assert not isinstance(file.source, Path)
     with file.source:

@@ -6,7 +6,7 @@ import pytest
 
 from app import guard
 from app.domain.errors import Unavailable
-from app.guard import REFUSED, answer, checks, refuse_unsafe, settings_faults
+from app.guard import EXIT_REFUSED, checks, refuse_unsafe, run_check, settings_faults
 from app.settings import Environment, Settings
 
 SAFE: dict[str, Any] = {
@@ -79,7 +79,7 @@ def test_a_fault_says_what_to_do_and_shows_no_secret() -> None:
 async def test_production_exits_with_78_and_the_whole_list(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         await refuse_unsafe(settings(**MEMORY, debug=True, cors_origins=["*"]))
-    assert refused.value.code == REFUSED == 78
+    assert refused.value.code == EXIT_REFUSED == 78
     printed = capsys.readouterr().err
     assert "5 fault(s)" in printed
     for fault in settings_faults(settings(**MEMORY, debug=True, cors_origins=["*"])):
@@ -117,8 +117,8 @@ async def test_a_check_that_can_not_be_made_is_a_fault_on_one_line() -> None:
     async def odd() -> list[str]:
         raise RuntimeError("two\nlines")
 
-    assert await answer("wall", away) == ["wall: the database can't be reached"]
-    assert await answer("wall", odd) == ["wall: could not be checked (RuntimeError: two lines)"]
+    assert await run_check("wall", away) == ["wall: the database can't be reached"]
+    assert await run_check("wall", odd) == ["wall: could not be checked (RuntimeError: two lines)"]
 
 
 def test_a_database_that_is_none_is_not_asked() -> None:

@@ -14,10 +14,10 @@ from app.domain.ids import JobId, TenantId, uuid7
 from app.domain.jobs import Progress
 from app.domain.leases import BeatResult, ClaimedJob, Lease, LeaseBeat
 from app.domain.outcomes import Done, Outcome
-from app.ports.leases import Leases, Reporter
+from app.ports.leases import Leases, ProgressReporter
 from app.services.execution import Interruption
 from app.worker import heartbeat
-from app.worker.heartbeat import Heartbeat, HeldLease, monotonic, shared
+from app.worker.heartbeat import Heartbeat, HeldLease, monotonic, shared_leases
 from tests.support.rig import SECOND, Rig, done
 from tests.unit.bench import Bench
 from tests.unit.waiting import until
@@ -54,7 +54,7 @@ class Noting:
 
 @asynccontextmanager
 async def beating(leases: object, *, length: timedelta = LENGTH) -> AsyncIterator[Heartbeat]:
-    beating = Heartbeat(lambda: shared(leases), lease=length)  # type: ignore[arg-type]
+    beating = Heartbeat(lambda: shared_leases(leases), lease=length)  # type: ignore[arg-type]
     beating.start()
     try:
         yield beating
@@ -329,7 +329,7 @@ async def test_interrupting_all_interrupts_whatever_is_held(rig: Rig) -> None:
 async def test_a_running_job_is_cancelled_from_request_to_row(rig: Rig) -> None:
     bench = Bench(rig=rig, lease=LENGTH)
 
-    async def act(_job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def act(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         await asyncio.Event().wait()
         return Done()
 

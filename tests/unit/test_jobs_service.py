@@ -14,7 +14,7 @@ from app.domain.errors import Conflict, Invalid, NotFound
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import CANCELLED, AttemptOutcome, JobState
 from app.ports.database import Database
-from app.services.events.watcher import LONGEST_PAUSE, ChangePoller
+from app.services.events.watcher import LONGEST_PAUSE, ChangePollers
 from app.services.jobs import JobService
 from app.services.uploads import JobRequest
 from tests.support.rig import SECOND, Rig, done, fail, ring_of
@@ -32,7 +32,7 @@ def service(bench: Bench, database: Database) -> JobService:
         ringing=bench.ringing,
         languages=lambda: frozenset({"deu", "eng"}),
         llm=False,
-        watching=ChangePoller(database),
+        watching=ChangePollers(database),
         stopping=asyncio.Event(),
     )
 

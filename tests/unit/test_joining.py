@@ -4,7 +4,7 @@ import pytest
 
 from app.domain.pages import Source, Word, text_of
 from app.reading.geometry import Box
-from app.reading.pdf.page_assembly import joined, with_blocks, without_doubles
+from app.reading.pdf.page_assembly import merged_words, with_blocks, without_duplicates
 from app.reading.pdf.text_layer import LayerWord
 
 
@@ -35,7 +35,7 @@ def lines(*boxes: Box) -> list[LayerWord]:
 )
 def test_what_the_text_layer_says_is_not_said_again(box: Box, *, is_kept: bool) -> None:
     known = [word("known", (10, 10, 50, 20))]
-    assert bool(without_doubles([found("again", box)], beside=known)) is is_kept
+    assert bool(without_duplicates([found("again", box)], beside=known)) is is_kept
 
 
 def test_a_block_begins_after_a_wide_gap_and_in_another_column() -> None:
@@ -53,7 +53,7 @@ def test_a_superscript_begins_no_block() -> None:
 
 def test_no_words_are_no_page() -> None:
     assert with_blocks([]) == []
-    assert joined([], [], regions=[]) == ()
+    assert merged_words([], [], regions=[]) == ()
 
 
 def test_blocks_found_stand_below_what_is_above_them_in_their_column() -> None:
@@ -62,17 +62,17 @@ def test_blocks_found_stand_below_what_is_above_them_in_their_column() -> None:
         word("above", (200, 0, 290, 10), line=1, block=1),
         word("below", (200, 100, 290, 110), line=2, block=2),
     ]
-    page = joined(carried, [found("between", (200, 50, 290, 60))], regions=[(200, 40, 290, 70)])
+    page = merged_words(carried, [found("between", (200, 50, 290, 60))], regions=[(200, 40, 290, 70)])
     assert text_of(page) == "left\n\nabove\n\nbetween\n\nbelow"
     assert [w.line for w in page] == [0, 1, 2, 3]
 
 
 def test_what_is_found_at_the_top_comes_first() -> None:
-    page = joined([word("below", (0, 100, 90, 110))], [found("top", (0, 0, 90, 10))], regions=[(0, 0, 90, 20)])
+    page = merged_words([word("below", (0, 100, 90, 110))], [found("top", (0, 0, 90, 10))], regions=[(0, 0, 90, 20)])
     assert text_of(page) == "top\n\nbelow"
 
 
 def test_a_line_beside_a_region_is_not_drawn_into_it() -> None:
     carried = [word("column", (0, 50, 90, 60))]
-    page = joined(carried, [found("picture", (100, 50, 190, 60))], regions=[(95, 0, 200, 100)])
+    page = merged_words(carried, [found("picture", (100, 50, 190, 60))], regions=[(95, 0, 200, 100)])
     assert len({w.block for w in page}) == 2

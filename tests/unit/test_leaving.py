@@ -7,7 +7,7 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 
 from app.reading.null import NullRenderer
-from app.web.waiting import unless_gone
+from app.web.waiting import unless_disconnected
 from tests.unit.asgi import scope_of
 from tests.unit.served import Served
 from tests.unit.waiting import until
@@ -99,16 +99,16 @@ async def test_what_the_work_yields_or_raises_is_handed_on() -> None:
         return 7
 
     request = Request({"type": "http"}, never)
-    assert await unless_gone(request, seven()) == 7
+    assert await unless_disconnected(request, seven()) == 7
     with pytest.raises(ZeroDivisionError):
-        await unless_gone(request, fail())
+        await unless_disconnected(request, fail())
 
 
 async def test_whoever_cancels_the_request_ends_the_work(stuck: Stuck) -> None:
     async def never() -> Any:
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(unless_gone(Request({"type": "http"}, never), stuck()))
+    task = asyncio.create_task(unless_disconnected(Request({"type": "http"}, never), stuck()))
     await until(lambda: stuck.begun == 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -121,4 +121,4 @@ async def test_a_client_that_has_gone_already_is_told_to_nobody() -> None:
         return {"type": "http.disconnect"}
 
     with pytest.raises(ClientDisconnect):
-        await unless_gone(Request({"type": "http"}, gone), asyncio.Event().wait())
+        await unless_disconnected(Request({"type": "http"}, gone), asyncio.Event().wait())

@@ -43,7 +43,7 @@ async def test_an_upload_beyond_the_queue_limit_is_a_429_and_nothing_of_it_is_st
     answer = await web.upload()
     assert problem(answer)["code"] == "too_many_requests"
     assert answer.status_code == 429
-    assert int(answer.headers["Retry-After"]) == limits.COME_BACK.total_seconds()
+    assert int(answer.headers["Retry-After"]) == limits.QUEUE_RETRY_AFTER.total_seconds()
     assert await stored(web) == (2, 2, 2)
 
 
@@ -104,7 +104,7 @@ async def test_far_from_its_limit_a_tenant_is_not_locked(web: Served, monkeypatc
         locks += 1
         return await lock(row)
 
-    await limit(web, max_queued=limits.NEAR + 2)
+    await limit(web, max_queued=limits.LOCK_WITHIN + 2)
     monkeypatch.setattr(MemoryTenantRow, "lock", counted)
     await web.uploaded()
     assert locks == 0

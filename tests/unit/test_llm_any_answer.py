@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.adapters.llm.circuit_breaker import CircuitBreaker
 from app.adapters.llm.dialect import DialectCache
 from app.adapters.llm.failures import StatusFault
-from app.adapters.llm.stream import AnswerReader, ProtocolFault, verdict
+from app.adapters.llm.stream import AnswerReader, ProtocolFault, answer_of
 from app.domain.errors import Unavailable
 from app.ports.llm import Answer, LlmBusy, LlmFault
 from tests.support.llm_asking import SCHEMA, Asking, asking, question
@@ -121,7 +121,7 @@ async def judged(stream: bytes) -> None:
     reading = AnswerReader(max_output_tokens=100)
     with suppress(ProtocolFault, StatusFault, LlmFault, Unavailable):
         await reading.take(packets(stream, 10_000))
-        answer = verdict(question(), reading)
+        answer = answer_of(question(), reading)
         assert reading.finish == "stop"
         assert not reading.refused
         answer.text.encode()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.adapters.llm import dialect
-from app.adapters.llm.dialect import AnswerFormat, Dialect, DialectCache, is_strict
-from app.adapters.llm.failures import StatusFault, refusal
+from app.adapters.llm.dialect import AnswerFormat, Capabilities, DialectCache, is_strict
+from app.adapters.llm.failures import StatusFault, error_response
 from app.ports.llm import LlmContextExceeded, LlmRejected
 from tests.support.llm_asking import LIKE_IT, SCHEMA, Asking, asking
 from tests.unit.test_rates import Clock
@@ -115,18 +115,18 @@ async def test_a_server_that_refuses_whatever_is_left_is_given_up_after_seven_re
 def test_after_an_hour_the_whole_is_tried_again() -> None:
     clock = Clock()
     dialects = DialectCache(clock=clock)
-    poor = replace(Dialect(), counts=False, form=AnswerFormat.JSON)
+    poor = replace(Capabilities(), counts=False, form=AnswerFormat.JSON)
     dialects.note(poor, StatusFault(400, "stream_options"))
     clock.now += dialect.KEPT - 1
     assert dialects.current() == poor
     clock.now += 1
-    assert dialects.current() == Dialect()
+    assert dialects.current() == Capabilities()
 
 
 def test_what_a_validator_quotes_of_the_question_is_not_read() -> None:
     body = {"detail": [{"loc": ["body", "top_k"], "msg": "wrong", "input": "temperature, context length, json_schema"}]}
-    found = refusal(422, {}, json.dumps(body).encode())
-    assert Dialect().simpler(found, SCHEMA) is None
+    found = error_response(422, {}, json.dumps(body).encode())
+    assert Capabilities().simpler(found, SCHEMA) is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from app.domain.errors import Unavailable
 from app.domain.jobs import AttemptOutcome, JobError, JobState
 from app.handlers.llm import conversation
-from app.handlers.llm.conversation import Budget
+from app.handlers.llm.conversation import LlmBudget
 from app.ports.llm import (
     LlmBusy,
     LlmContextExceeded,
@@ -255,8 +255,8 @@ async def test_what_led_to_a_result_is_forgotten_with_the_settle(rig: Rig) -> No
 # The budget
 
 
-@pytest.mark.parametrize("budget", [Budget(calls=2, tokens=10**9), Budget(calls=100, tokens=5_000)])
-async def test_a_document_beyond_the_budget_is_refused_before_a_question_is_asked(rig: Rig, budget: Budget) -> None:
+@pytest.mark.parametrize("budget", [LlmBudget(calls=2, tokens=10**9), LlmBudget(calls=100, tokens=5_000)])
+async def test_a_document_beyond_the_budget_is_refused_before_a_question_is_asked(rig: Rig, budget: LlmBudget) -> None:
     desk = LlmDesk(rig=rig, llm=Scripted(context_tokens=6_000), budget=budget)
     job = await desk.ask(LONG, "summarize")
     assert code_of(job) == "llm_context_exceeded"
@@ -266,7 +266,7 @@ async def test_a_document_beyond_the_budget_is_refused_before_a_question_is_aske
 
 
 async def test_a_job_ends_where_its_budget_does(rig: Rig) -> None:
-    desk = LlmDesk(rig=rig, llm=Scripted(rule=lambda _: "useless"), budget=Budget(calls=1, tokens=10**9))
+    desk = LlmDesk(rig=rig, llm=Scripted(rule=lambda _: "useless"), budget=LlmBudget(calls=1, tokens=10**9))
     assert code_of(await desk.ask(RECEIPT, "summarize")) == "llm_context_exceeded"
     assert len(desk.llm.asked) == 1
 

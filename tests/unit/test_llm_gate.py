@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.adapters.llm.circuit_breaker import FIRST_REST, LONGEST_REST, OUTAGES, CircuitBreaker
-from app.adapters.llm.failures import ConnectFault, ResponseFault, Throttled
+from app.adapters.llm.failures import ConnectFault, EndpointThrottled, ResponseFault
 from app.domain.errors import Unavailable
 from app.ports.llm import Answer, LlmBusy, LlmRejected
 from tests.support.llm_asking import Asking, asking, client_of, question
@@ -125,7 +125,7 @@ def waits(gate: CircuitBreaker, clock: Clock, answers: list[Exception | None]) -
 
 def test_a_429_that_does_not_say_how_long_waits_longer_each_time(clock: Clock) -> None:
     gate = CircuitBreaker(clock=clock, jitter=lambda: 0.0)
-    silent = Throttled("wait", hint=None)
+    silent = EndpointThrottled("wait", hint=None)
     assert waits(gate, clock, [silent, silent, None, *[silent] * 8]) == [2, 4, 0, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
@@ -137,7 +137,9 @@ async def test_a_429_that_does_not_say_how_long_holds_itself_alone(llm: Asking) 
     assert isinstance(outcomes[-1], Answer)
 
 
-@pytest.mark.parametrize("alive", [None, LlmRejected("no"), Unavailable("broke off"), Throttled("wait", hint=None)])
+@pytest.mark.parametrize(
+    "alive", [None, LlmRejected("no"), Unavailable("broke off"), EndpointThrottled("wait", hint=None)]
+)
 def test_whatever_a_server_answers_it_is_there(clock: Clock, alive: Exception | None) -> None:
     gate = CircuitBreaker(clock=clock)
     for _ in range(OUTAGES - 1):
@@ -174,7 +176,7 @@ def test_waits_are_spread_and_never_shorter_than_asked_for() -> None:
     waits = []
     for part in (0.0, 0.5, 1.0):
         gate = CircuitBreaker(jitter=lambda part=part: part)  # type: ignore[misc]
-        busy = ask(gate, Throttled("wait", hint=None))
+        busy = ask(gate, EndpointThrottled("wait", hint=None))
         assert isinstance(busy, LlmBusy)
         waits.append(busy.after.total_seconds())
     assert waits == [2.0, 2.5, 3.0]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.adapters.llm.repetition import RepetitionDetector, repeats
-from app.adapters.llm.retry_after import LONGEST, hinted_wait
+from app.adapters.llm.retry_after import LONGEST, retry_after_of
 from app.adapters.llm.stream import without_bad_escapes
-from app.domain.llm.token_estimate import at_least, estimate
+from app.domain.llm.token_estimate import estimate_tokens, least_tokens
 from app.domain.text import scrub_json
 
 NOON = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
@@ -49,13 +49,13 @@ def date(seconds: float) -> str:
     ],
 )
 def test_a_wait_is_read_from_headers_and_words(headers: dict[str, str], body: str, seconds: float | None) -> None:
-    found = hinted_wait(headers, body)
+    found = retry_after_of(headers, body)
     assert found == (None if seconds is None else timedelta(seconds=seconds))
 
 
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms", "date"]), st.text()), st.text())
 def test_a_wait_is_never_negative_nor_very_long(headers: dict[str, str], body: str) -> None:
-    found = hinted_wait(headers, body)
+    found = retry_after_of(headers, body)
     assert found is None or timedelta() <= found <= LONGEST
 
 
@@ -116,19 +116,19 @@ MEASURED = {
 @pytest.mark.parametrize("text", MEASURED)
 def test_the_two_figures_enclose_what_was_measured(text: str) -> None:
     measured = MEASURED[text] * 50
-    assert at_least(text * 50) <= measured
-    assert estimate(text * 50) >= 0.98 * measured
-    assert estimate(text * 50) < 4 * measured
+    assert least_tokens(text * 50) <= measured
+    assert estimate_tokens(text * 50) >= 0.98 * measured
+    assert estimate_tokens(text * 50) < 4 * measured
 
 
 @given(st.text())
 def test_the_lower_figure_is_the_lower_one(text: str) -> None:
-    assert 0 <= at_least(text) <= estimate(text)
+    assert 0 <= least_tokens(text) <= estimate_tokens(text)
 
 
 @given(st.text(), st.text())
 def test_two_texts_are_not_fewer_tokens_than_one(one: str, other: str) -> None:
-    assert estimate(one + other) <= estimate(one) + estimate(other) + 1
+    assert estimate_tokens(one + other) <= estimate_tokens(one) + estimate_tokens(other) + 1
 
 
 JSONS = st.recursive(

@@ -7,7 +7,7 @@ import pytest
 
 from app.domain.errors import Unavailable
 from app.services import backlog_cache
-from app.services.backlog_cache import AGAIN, FRESH, OLDEST, SharedQuery
+from app.services.backlog_cache import AGAIN, BACKLOG_FRESH, OLDEST, SharedQuery
 
 
 class Table:
@@ -41,7 +41,7 @@ def table() -> Table:
 async def test_who_asks_while_it_is_fresh_gets_the_same_answer(table: Table) -> None:
     look = table.look()
     assert [await look(), await look()] == [1, 1]
-    table.now += FRESH - 0.1
+    table.now += BACKLOG_FRESH - 0.1
     assert await look() == 1
     table.now += 0.1
     assert await look() == 2

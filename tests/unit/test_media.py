@@ -80,7 +80,7 @@ def test_every_image_and_pdf_is_told_as_encoders_write_it(encoder: str) -> None:
         (b"Received: from a\r\n by b\r\nFrom: c\r\n\r\n", types.EML),
         (b"Return-Path: <a@b>\nX-A: " + b"x" * 2000, types.EML),
         (rtf(), types.RTF),
-        (compound_file("EncryptionInfo", "EncryptedPackage"), types.LOCKED),
+        (compound_file("EncryptionInfo", "EncryptedPackage"), types.ENCRYPTED),
     ],
 )
 @pytest.mark.parametrize("step", [None, 1000, 7])

@@ -7,10 +7,10 @@ from PIL import Image
 from pydantic import ValidationError
 
 from app import settings as settings_module
-from app.reading.engine import Finer, RecognizedWord
+from app.reading.engine import RecognizedWord, RenderFiner
 from app.reading.engines import choose, rapidocr
-from app.reading.engines.fallback import FallbackEngine, SmallPrintEngine, overlooked
-from app.reading.image.preprocessing import prepared
+from app.reading.engines.fallback import FallbackEngine, SmallPrintEngine, missed_cells
+from app.reading.image.preprocessing import preprocessed
 from app.reading.image.scan import recognised
 from app.settings import Role, Settings
 from tests.support.typesetting import PROSE, Printed, grainy, inverted, leaning, paragraph, printed, speckled
@@ -32,7 +32,7 @@ class Scripted:
         *,
         language: str,  # noqa: ARG002 - the protocol
         dpi: int,
-        finer: Finer | None = None,  # noqa: ARG002 - the protocol
+        finer: RenderFiner | None = None,  # noqa: ARG002 - the protocol
     ) -> list[RecognizedWord]:
         self.shown.append((image.size, dpi))
         return self._answers.pop(0)
@@ -49,29 +49,29 @@ def text(dpi: int = 200, size: float = 9) -> Printed:
 @pytest.mark.parametrize("dpi", [75, 100, 150, 200, 300])
 def test_a_clean_page_is_left_alone(dpi: int) -> None:
     page = text(dpi).image
-    assert prepared(page) is page
+    assert preprocessed(page) is page
 
 
 def test_a_little_grain_is_left_alone_and_much_is_smoothed() -> None:
     little, much = grainy(text(), 12).image, grainy(text(), 40).image
-    assert prepared(little) is little
-    assert sum(prepared(much).histogram()[:60]) < sum(much.histogram()[:60])
+    assert preprocessed(little) is little
+    assert sum(preprocessed(much).histogram()[:60]) < sum(much.histogram()[:60])
 
 
 @pytest.mark.parametrize("share", [0.01, 0.02, 0.05])
 def test_speckles_go_and_letters_stay(share: float) -> None:
     page = text()
     dark = sum(page.image.histogram()[:100])
-    cleaned = sum(prepared(speckled(page, share).image).histogram()[:100])
+    cleaned = sum(preprocessed(speckled(page, share).image).histogram()[:100])
     assert cleaned == pytest.approx(dark, rel=0.25)
 
 
 def test_white_on_black_becomes_black_on_white() -> None:
     page = text().image
-    assert prepared(inverted(text()).image).tobytes() == page.tobytes()
+    assert preprocessed(inverted(text()).image).tobytes() == page.tobytes()
     receipt_on_a_dark_table = Image.new("L", (400, 300), 20)
     receipt_on_a_dark_table.paste(240, (100, 0, 250, 300))
-    assert prepared(receipt_on_a_dark_table) is receipt_on_a_dark_table
+    assert preprocessed(receipt_on_a_dark_table) is receipt_on_a_dark_table
 
 
 def test_small_doubtful_words_are_looked_at_larger_and_stay_where_they_are() -> None:
@@ -155,5 +155,5 @@ def test_what_a_layout_has_dropped_is_read_alone_where_it_lies() -> None:
     answers = [replace(WORD, text="4"), replace(WORD, text="~"), replace(WORD, text="4", confidence=0.3), None]
     seen: list[RecognizedWord] = []
     for answer in answers:
-        seen += overlooked(page, known, within=(40, 90, 390, 140), read=lambda _, answer=answer: answer)  # type: ignore[misc]
+        seen += missed_cells(page, known, within=(40, 90, 390, 140), read=lambda _, answer=answer: answer)  # type: ignore[misc]
     assert [(word.text, word.box) for word in seen] == [("4", (200, 102, 215, 130))]

@@ -80,7 +80,7 @@ async def test_a_form_is_a_download_of_its_own_type_and_name(web: Served, form: 
 
 @pytest.mark.parametrize("form", ["hocr", "alto", "markdown"])
 async def test_a_form_has_every_page_once_and_in_order_however_many_there_are(web: Served, form: str) -> None:
-    count = outputs.AT_A_TIME * 2 + 3
+    count = outputs.PAGES_AT_A_TIME * 2 + 3
     text = (await got(web, (await with_pages(web, count)).id, form)).text.replace("\\", "")
     found = [text.find(f"page-{number}<" if form == "hocr" else f"page-{number}") for number in range(1, count + 1)]
     assert found == sorted(found)
@@ -88,7 +88,7 @@ async def test_a_form_has_every_page_once_and_in_order_however_many_there_are(we
 
 
 async def test_a_document_that_is_removed_midway_is_broken_off_and_never_ends_like_a_whole_one(web: Served) -> None:
-    document = await with_pages(web, outputs.AT_A_TIME * 3)
+    document = await with_pages(web, outputs.PAGES_AT_A_TIME * 3)
     text = web.runtime.outputs.written(document, MARKDOWN)
     await anext(text)
     assert b"page" in await anext(text)
@@ -102,7 +102,7 @@ async def rest_of(text: AsyncIterator[bytes]) -> list[bytes]:
 
 
 async def test_no_transaction_is_open_while_a_reader_takes_its_time(web: Served) -> None:
-    document = await with_pages(web, outputs.AT_A_TIME * 3)
+    document = await with_pages(web, outputs.PAGES_AT_A_TIME * 3)
     text = web.runtime.outputs.written(document, MARKDOWN)
     await anext(text)
     await anext(text)

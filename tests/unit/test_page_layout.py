@@ -10,7 +10,7 @@ from app.domain.pages import Page, Source, Word, text_of
 from app.domain.warnings import WarningCode
 from app.reading.children import wire
 from app.reading.faults import is_junk, scrubbed
-from app.reading.geometry import check_pixels, clipped, displayed, render_dpi, turned_back
+from app.reading.geometry import check_pixels, clipped_box, displayed_box, render_dpi, rotated_back
 from app.reading.image.deskew import tilt
 from tests.support.papers import SENTENCE, drawn
 
@@ -58,15 +58,15 @@ def test_an_image_of_too_many_pixels_is_refused(width: int, height: int) -> None
 def test_a_box_at_the_lower_left_follows_the_pages_rotation(
     rotation: int, expected: tuple[float, float, float, float]
 ) -> None:
-    assert displayed((10, 10, 50, 20), bounds=LETTER, rotation=rotation) == expected
+    assert displayed_box((10, 10, 50, 20), bounds=LETTER, rotation=rotation) == expected
 
 
 def test_a_box_is_measured_from_the_corner_of_the_crop() -> None:
-    assert displayed((110, 110, 150, 120), bounds=(100, 100, 300, 400), rotation=0) == (10, 280, 50, 290)
+    assert displayed_box((110, 110, 150, 120), bounds=(100, 100, 300, 400), rotation=0) == (10, 280, 50, 290)
 
 
 def test_a_box_beyond_the_page_is_cut_at_its_edge() -> None:
-    assert clipped((-5, 3.14159, 700, 900), width=612, height=792) == (0, 3.14, 612, 792)
+    assert clipped_box((-5, 3.14159, 700, 900), width=612, height=792) == (0, 3.14, 612, 792)
 
 
 def test_a_box_on_a_turned_image_goes_back_to_where_it_was() -> None:
@@ -75,7 +75,7 @@ def test_a_box_on_a_turned_image_goes_back_to_where_it_was() -> None:
     turned = image.rotate(10, expand=True, fillcolor=255)
     dark = turned.point(lambda value: 255 if value < 128 else 0).getbbox()
     assert dark is not None
-    x0, y0, x1, y1 = turned_back(dark, degrees=10, size=turned.size, original=image.size)
+    x0, y0, x1, y1 = rotated_back(dark, degrees=10, size=turned.size, original=image.size)
     assert ((x0 + x1) / 2, (y0 + y1) / 2) == pytest.approx((310, 45), abs=1.5)
 
 
@@ -137,9 +137,9 @@ def test_a_page_crosses_the_pipe_unchanged() -> None:
         words=(Word(text="naïve", box=(1.0, 2.0, 3.0, 4.25), confidence=0.5, source=Source.OCR, line=3, block=1),),
         warnings=(WarningCode.LOW_CONFIDENCE,),
     )
-    message = wire.read(io.BytesIO(wire.framed(wire.packed(page))))
+    message = wire.read(io.BytesIO(wire.frame(wire.packed_words(page))))
     assert message is not None
-    assert wire.unpacked(message) == page
+    assert wire.unpacked_words(message) == page
 
 
 def test_a_pipe_that_closed_has_no_message() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.adapters.postgres.changes import MOST_RUNNING, Snapshot, position_of, snapshot_of
+from app.adapters.postgres.changes import MOST_RUNNING, SnapshotParts, position_of, snapshot_of
 from app.domain.changes import Position
 
 XMIN = st.integers(min_value=3, max_value=2**55)
@@ -11,14 +11,14 @@ WIDTHS = st.integers(min_value=0, max_value=2**20)
 
 
 @st.composite
-def snapshots(draw: st.DrawFn) -> Snapshot:
+def snapshots(draw: st.DrawFn) -> SnapshotParts:
     xmin, width = draw(XMIN), draw(WIDTHS)
     offsets = draw(st.sets(st.integers(min_value=0, max_value=max(0, width - 1)), max_size=20)) if width else set()
     return xmin, xmin + width, tuple(sorted(xmin + offset for offset in offsets))
 
 
 @given(snapshots())
-def test_a_snapshot_comes_back_as_it_was(snapshot: Snapshot) -> None:
+def test_a_snapshot_comes_back_as_it_was(snapshot: SnapshotParts) -> None:
     assert snapshot_of(position_of(snapshot)) == snapshot
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.web.waiting import LONGEST_HEADER, preferred
+from app.web.waiting import LONGEST_HEADER, parse_wait
 from tests.unit.served import Served
 from tests.unit.test_leaving import Client
 from tests.unit.waiting import until
@@ -47,14 +47,14 @@ IGNORED = [
 
 @pytest.mark.parametrize(("header", "seconds"), GRANTED.items())
 def test_a_wish_is_granted_up_to_a_minute(header: str, seconds: int) -> None:
-    assert preferred(header).seconds == seconds
-    assert preferred(header).headers == {"Preference-Applied": f"wait={seconds}"}
+    assert parse_wait(header).seconds == seconds
+    assert parse_wait(header).headers == {"Preference-Applied": f"wait={seconds}"}
 
 
 @pytest.mark.parametrize("header", IGNORED)
 def test_what_is_no_wish_is_ignored(header: str) -> None:
-    assert preferred(header).seconds is None
-    assert preferred(header).headers == {}
+    assert parse_wait(header).seconds is None
+    assert parse_wait(header).headers == {}
 
 
 def job_of(document: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from app.domain.errors import Conflict, NotFound, TooMany
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import Job, JobState
 from app.domain.webhooks import KIND as WEBHOOK
-from app.domain.webhooks import delivery
+from app.domain.webhooks import delivery_job
 from app.services.jobs import JobService
 from tests.support.rig import Rig, done, fail, new_job, ring_of
 from tests.unit.bench import Bench
@@ -55,7 +55,7 @@ async def test_a_delivery_is_sent_again_also_when_it_was_done(rig: Rig, jobs: Jo
     tenant = await rig.tenant()
     webhook = await rig.webhook(tenant)
     async with rig.database.begin(tenant) as tx:
-        job = await tx.jobs.add(delivery(webhook.id, event="webhook.test", data={}))
+        job = await tx.jobs.add(delivery_job(webhook.id, event="webhook.test", data={}))
     assert job is not None
     assert job.kind == WEBHOOK
     assert await rig.settle(done(await rig.lease(job)))

@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.ids import DocumentId, uuid7
 from app.domain.pages import Page
-from app.domain.search import CLOSE, LONGEST, MOST_ALTERNATIVES, MOST_WORDS, OPEN, Term, marked_up, parse
+from app.domain.search import CLOSE, LONGEST, MOST_ALTERNATIVES, MOST_WORDS, OPEN, SearchTerm, parse_query, snippet_html
 from app.domain.text_search import ALL, CHARACTERS, MOST, SIMPLE, stemmings
 from app.web import pagination
 from tests.support.rig import new_document, new_page
@@ -163,33 +163,39 @@ async def test_a_snippet_is_html_whatever_stands_in_the_text(web: Served) -> Non
 
 
 def test_what_was_found_is_marked_and_all_else_escaped() -> None:
-    assert marked_up(f"1 < 2 &\n {OPEN}<i>{CLOSE}'s") == "1 &lt; 2 &amp; <mark>&lt;i&gt;</mark>&#x27;s"
+    assert snippet_html(f"1 < 2 &\n {OPEN}<i>{CLOSE}'s") == "1 &lt; 2 &amp; <mark>&lt;i&gt;</mark>&#x27;s"
 
 
 @pytest.mark.parametrize(
     ("text", "alternatives"),
     [
-        ("two words", [[Term("two"), Term("words")]]),
-        ('"a phrase" -no', [[Term("a phrase", phrase=True), Term("no", excluded=True)]]),
-        ('a OR -b c or "or"', [[Term("a")], [Term("b", excluded=True), Term("c")], [Term("or", phrase=True)]]),
-        ('say"open end', [[Term("say"), Term("open end", phrase=True)]]),
-        ("oracle order", [[Term("oracle"), Term("order")]]),
-        ("well-known --x a- (c)", [[Term("well-known"), Term("x", excluded=True), Term("a"), Term("(c)")]]),
-        ("«deux mots» „zwei Worte“", [[Term("deux mots", phrase=True), Term("zwei Worte", phrase=True)]]),
-        ("ﬁle So\N{SOFT HYPHEN}fa", [[Term("file"), Term("Sofa")]]),
+        ("two words", [[SearchTerm("two"), SearchTerm("words")]]),
+        ('"a phrase" -no', [[SearchTerm("a phrase", phrase=True), SearchTerm("no", excluded=True)]]),
+        (
+            'a OR -b c or "or"',
+            [[SearchTerm("a")], [SearchTerm("b", excluded=True), SearchTerm("c")], [SearchTerm("or", phrase=True)]],
+        ),
+        ('say"open end', [[SearchTerm("say"), SearchTerm("open end", phrase=True)]]),
+        ("oracle order", [[SearchTerm("oracle"), SearchTerm("order")]]),
+        (
+            "well-known --x a- (c)",
+            [[SearchTerm("well-known"), SearchTerm("x", excluded=True), SearchTerm("a"), SearchTerm("(c)")]],
+        ),
+        ("«deux mots» „zwei Worte“", [[SearchTerm("deux mots", phrase=True), SearchTerm("zwei Worte", phrase=True)]]),
+        ("ﬁle So\N{SOFT HYPHEN}fa", [[SearchTerm("file"), SearchTerm("Sofa")]]),
     ],
 )
-def test_a_query_is_taken_apart(text: str, alternatives: list[list[Term]]) -> None:
-    assert [list(alternative.terms) for alternative in parse(text).alternatives] == alternatives
+def test_a_query_is_taken_apart(text: str, alternatives: list[list[SearchTerm]]) -> None:
+    assert [list(alternative.terms) for alternative in parse_query(text).alternatives] == alternatives
 
 
 def test_as_many_words_and_alternatives_as_allowed_are_taken() -> None:
-    assert len(parse(" ".join("w" * MOST_WORDS)).alternatives[0].terms) == MOST_WORDS
-    assert len(parse(" or ".join("w" * MOST_ALTERNATIVES)).alternatives) == MOST_ALTERNATIVES
+    assert len(parse_query(" ".join("w" * MOST_WORDS)).alternatives[0].terms) == MOST_WORDS
+    assert len(parse_query(" or ".join("w" * MOST_ALTERNATIVES)).alternatives) == MOST_ALTERNATIVES
 
 
 def test_terms_are_written_as_postgres_reads_them() -> None:
-    (alternative,) = parse('Müller -"请求 now" 請求書').alternatives
+    (alternative,) = parse_query('Müller -"请求 now" 請求書').alternatives
     assert alternative.written("english") == 'Müller -"请求 now" 請求書'
     assert alternative.written(CHARACTERS) == 'Müller -"请 求 now" "請 求 書"'
 
@@ -218,6 +224,6 @@ def test_a_page_has_few_stemmings_and_all_are_asked() -> None:
 
 
 def test_a_cursor_comes_back_as_it_was() -> None:
-    place = pagination.hit(packed(["7", ID, "3"]))
+    place = pagination.search_place(packed(["7", ID, "3"]))
     assert place is not None
-    assert pagination.hit(pagination.of_hit(place)) == place
+    assert pagination.search_place(pagination.pack_search_place(place)) == place

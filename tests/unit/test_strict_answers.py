@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from app.domain.llm.merging import LocatedValue
 from app.handlers.llm.answers import UnusableAnswer, parse_answer, read_answer
-from app.handlers.llm.conversation import Unanswerable
-from app.handlers.llm.extract_merge import joined, of_a_part, of_the_whole
+from app.handlers.llm.conversation import NoUsableAnswer
+from app.handlers.llm.extract_merge import joined_answer, part_schema, whole_schema
 from app.handlers.llm.schema_checks import check_schema
-from app.handlers.llm.schema_validation import SchemaValidator, frozen
+from app.handlers.llm.schema_validation import SchemaValidator, hashable
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_many_entries_are_compared_quickly() -> None:
     )
 )
 def test_equal_values_freeze_alike(value: object) -> None:
-    assert frozen(value) == frozen(json.loads(json.dumps(value)))
-    assert isinstance(hash(frozen(value)), int)
+    assert hashable(value) == hashable(json.loads(json.dumps(value)))
+    assert isinstance(hash(hashable(value)), int)
 
 
 TREE = {
@@ -124,7 +124,7 @@ TREE = {
 
 
 def test_references_follow_what_they_lead_to() -> None:
-    whole = of_the_whole(TREE)
+    whole = whole_schema(TREE)
     check_schema(whole)
     fitting = SchemaValidator(whole)
     good = {
@@ -141,7 +141,7 @@ def test_references_follow_what_they_lead_to() -> None:
 
 
 def test_of_a_part_nothing_is_required_but_what_is_there_must_fit() -> None:
-    fitting = SchemaValidator(of_a_part(TREE))
+    fitting = SchemaValidator(part_schema(TREE))
     fitting_parts: list[dict[str, object]] = [{}, {"children": []}, {"children": [{}]}]
     for good in fitting_parts:
         assert list(fitting.faults({"data": good, "sources": []})) == []
@@ -159,16 +159,16 @@ def test_what_was_not_found_is_said_where_the_schema_has_a_way_to() -> None:
         "required": ["a", "b", "c"],
         "$defs": {"c": {"type": "object"}},
     }
-    assert joined([LocatedValue({}, {}), LocatedValue({}, {})], schema).data == {"a": None, "b": [], "c": {}}
-    assert joined([LocatedValue(None, {}), LocatedValue(None, {})], {"type": "array"}).data == []
+    assert joined_answer([LocatedValue({}, {}), LocatedValue({}, {})], schema).data == {"a": None, "b": [], "c": {}}
+    assert joined_answer([LocatedValue(None, {}), LocatedValue(None, {})], {"type": "array"}).data == []
     for found in ({"d": {"type": "number"}}, {"d": {"type": "string", "minLength": 1}}):
-        with pytest.raises(Unanswerable, match="/required") as failed:
-            joined([LocatedValue({}, {}), LocatedValue({}, {})], {"properties": found, "required": ["d"]})
+        with pytest.raises(NoUsableAnswer, match="/required") as failed:
+            joined_answer([LocatedValue({}, {}), LocatedValue({}, {})], {"properties": found, "required": ["d"]})
         assert failed.value.code == "llm_invalid_output"
 
 
 def test_where_entries_are_unique_those_of_two_parts_are_one() -> None:
     schema = {"properties": {"tags": {"type": "array", "uniqueItems": True}}}
-    assert joined([LocatedValue({"tags": ["a", "b"]}, {}), LocatedValue({"tags": ["b", "c"]}, {})], schema).data == {
-        "tags": ["a", "b", "c"]
-    }
+    assert joined_answer(
+        [LocatedValue({"tags": ["a", "b"]}, {}), LocatedValue({"tags": ["b", "c"]}, {})], schema
+    ).data == {"tags": ["a", "b", "c"]}

@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.errors import Conflict, Forbidden, NotFound, Unauthorized
 from app.domain.ids import KeyId, TenantId, uuid7
-from app.domain.keys import EVERYDAY, Scope, digest, key_text, new_secret, parse_key
+from app.domain.keys import EVERYDAY, Scope, key_text, new_secret, parse_key, secret_hash
 from app.domain.tenants import Allowance, Caller, TenantState
 from app.services.tenants import TOUCH_EVERY, TenantService
 from tests.support.rig import SECOND, Rig, new_key
@@ -115,7 +115,7 @@ async def test_a_use_after_more_than_a_minute_is_noted_again(rig: Rig, tenants: 
     await tenants.create(ACME)
     secret, long_ago = new_secret(), datetime.now(UTC) - TOUCH_EVERY - SECOND
     async with rig.database.begin(ACME) as tx:
-        await tx.keys.add(new_key(ACME, secret_sha256=digest(secret), last_used_at=long_ago))
+        await tx.keys.add(new_key(ACME, secret_sha256=secret_hash(secret), last_used_at=long_ago))
     await tenants.authenticate(key_text(ACME, secret))
     (noted,) = await used_at(tenants)
     assert noted is not None

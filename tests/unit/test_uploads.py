@@ -17,7 +17,7 @@ from app.adapters.memory.doorbell import MemoryDoorbell
 from app.domain.documents import blob_key
 from app.domain.doorbells import Lane, Ring
 from app.domain.errors import Invalid, NotFound, TooLarge, Unsupported
-from app.domain.filetypes.types import DOCX, LOCKED
+from app.domain.filetypes.types import DOCX, ENCRYPTED
 from app.domain.ids import TenantId
 from app.domain.jobs import JobState
 from app.ports.blobs import Blobs
@@ -202,7 +202,7 @@ async def test_a_document_in_a_container_is_told_by_its_parts_and_by_no_name(rig
     accepted = await desk.upload(tenant, docx(), filename="letter.bin")
     assert accepted.document.media_type == DOCX
     received = await desk.receive(tenant, chunks(compound_file("EncryptedPackage")))
-    assert received.media_type == LOCKED
+    assert received.media_type == ENCRYPTED
 
 
 async def test_a_type_is_told_from_bytes_that_come_one_by_one(rig: Rig) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from app.domain.errors import Unavailable
 from app.domain.ids import TenantId
-from app.domain.usage import UsageCounts, total
+from app.domain.usage import UsageCounts, total_usage
 from app.ports.llm import LlmRefused, TokenUsage
 from app.services.usage import UsageService
 from tests.support.rig import LEASE, Rig, new_page, release
@@ -29,7 +29,7 @@ async def told(web: Served, **query: Any) -> dict[str, Any]:
 
 async def used(rig: Rig, tenant: TenantId) -> UsageCounts:
     async with rig.database.begin(tenant) as tx:
-        return total(each.used for each in await tx.usage.by_day(date.min, date.max))
+        return total_usage(each.used for each in await tx.usage.by_day(date.min, date.max))
 
 
 async def test_the_last_30_days_are_told_each_of_them(web: Served) -> None:

@@ -12,9 +12,9 @@ from app.domain.documents import Document
 from app.domain.errors import Conflict, DocumentFault, Invalid
 from app.domain.jobs import Job, JobState
 from app.domain.leases import ClaimOutcome
-from app.domain.outcomes import Done, Fail, Outcome, Woken
+from app.domain.outcomes import DeliveryRings, Done, Fail, Outcome
 from app.ports.database import Tx
-from app.services.events.watcher import ChangePoller
+from app.services.events.watcher import ChangePollers
 from app.services.jobs import JobService
 from app.services.uploads import WAIT_FOR_TEXT, JobRequest, ReceivedBlob, UploadService
 from tests.support.rig import OOPS, SECOND, Rig, new_document, new_page, ring_of
@@ -40,7 +40,7 @@ class House:
             ringing=self.bench.ringing,
             languages=languages,
             llm=True,
-            watching=ChangePoller(rig.database),
+            watching=ChangePollers(rig.database),
             stopping=asyncio.Event(),
         )
 
@@ -84,7 +84,7 @@ def by_kind(jobs: list[Job], kind: str) -> Job:
 
 def reads(document_id: object) -> Callable[..., Awaitable[Outcome]]:
     async def act(*_: object) -> Outcome:
-        async def apply(tx: Tx) -> Woken:
+        async def apply(tx: Tx) -> DeliveryRings:
             await tx.pages.replace(document_id, [new_page()])  # type: ignore[arg-type]
             await tx.documents.set_read(document_id, page_count=1)  # type: ignore[arg-type]
             return await tx.jobs.wake(document_id)  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ async def test_without_a_text_to_come_nothing_is_queued(house: House, rig: Rig) 
         await house.upload(ASK)
     assert refused.value.pointer == "/jobs"
     document = await rig.document(await rig.tenant("other"))
-    with pytest.raises(Conflict, match="ask for ocr first"):
+    with pytest.raises(Conflict, match="request ocr first"):
         await house.request(document, ASK)
     async with rig.database.begin(document.tenant_id) as tx:
         assert await tx.jobs.newest() == []

@@ -16,7 +16,7 @@ from app.domain.jobs import Job, JobState
 from app.ports.database import Database
 from app.services.events import stream as streams
 from app.services.events.open import EventService
-from app.services.events.watcher import LONGEST_PAUSE, SHORTEST_PAUSE, ChangePoller
+from app.services.events.watcher import LONGEST_PAUSE, SHORTEST_PAUSE, ChangePollers
 from app.services.jobs import JobService
 from tests.support.rig import Rig, done
 from tests.unit.bench import Bench
@@ -57,12 +57,12 @@ def database(rig: Rig) -> Counted:
 
 
 @pytest.fixture
-def watched(database: Counted) -> ChangePoller:
-    return ChangePoller(database)
+def watched(database: Counted) -> ChangePollers:
+    return ChangePollers(database)
 
 
 @pytest.fixture
-def jobs(rig: Rig, database: Counted, watched: ChangePoller) -> JobService:
+def jobs(rig: Rig, database: Counted, watched: ChangePollers) -> JobService:
     return JobService(
         database=database,
         ringing=Bench(rig=rig).ringing,
@@ -77,7 +77,7 @@ async def may() -> bool:
     return True
 
 
-def events(database: Counted, watched: ChangePoller, *, stopping: asyncio.Event | None = None) -> EventService:
+def events(database: Counted, watched: ChangePollers, *, stopping: asyncio.Event | None = None) -> EventService:
     return EventService(database=database, watching=watched, stopping=stopping or asyncio.Event(), most=1000)
 
 
@@ -92,7 +92,7 @@ async def looks_of(database: Counted, tenant: TenantId, *, seconds: float) -> in
     return database.begun[tenant] - before
 
 
-async def test_where_nobody_listens_nobody_looks(database: Counted, watched: ChangePoller) -> None:
+async def test_where_nobody_listens_nobody_looks(database: Counted, watched: ChangePollers) -> None:
     tenants = [tenant_id(f"tenant-{n}") for n in range(1_000)]
     async with watched.follow(tenants[0]) as follower:
         await follower.ready(at_most=10, stopping=asyncio.Event())
@@ -120,7 +120,7 @@ async def test_two_hundred_who_wait_for_two_hundred_jobs_are_one_look(
 
 
 async def test_looks_become_rare_while_nothing_happens_and_quick_again_after_news(
-    rig: Rig, database: Counted, watched: ChangePoller
+    rig: Rig, database: Counted, watched: ChangePollers
 ) -> None:
     tenant = await rig.tenant()
     async with watched.follow(tenant) as follower:
@@ -134,7 +134,7 @@ async def test_looks_become_rare_while_nothing_happens_and_quick_again_after_new
         assert watcher._pause <= SHORTEST_PAUSE
 
 
-async def test_jobs_that_nobody_waits_for_are_no_news(rig: Rig, watched: ChangePoller) -> None:
+async def test_jobs_that_nobody_waits_for_are_no_news(rig: Rig, watched: ChangePollers) -> None:
     tenant = await rig.tenant()
     job = await rig.enqueue(tenant)
     async with watched.follow(tenant, job.id) as follower:
@@ -148,7 +148,7 @@ async def test_jobs_that_nobody_waits_for_are_no_news(rig: Rig, watched: ChangeP
         await until(slow_amid_others)
 
 
-async def test_what_this_process_does_itself_is_told_at_once(rig: Rig, watched: ChangePoller) -> None:
+async def test_what_this_process_does_itself_is_told_at_once(rig: Rig, watched: ChangePollers) -> None:
     tenant = await rig.tenant()
     async with watched.follow(tenant) as follower:
         await follower.ready(at_most=10, stopping=asyncio.Event())
@@ -161,7 +161,7 @@ async def test_what_this_process_does_itself_is_told_at_once(rig: Rig, watched: 
         assert time.monotonic() - began < LONGEST_PAUSE / 2
 
 
-async def test_a_storm_of_hurries_is_few_looks(rig: Rig, database: Counted, watched: ChangePoller) -> None:
+async def test_a_storm_of_hurries_is_few_looks(rig: Rig, database: Counted, watched: ChangePollers) -> None:
     tenant = await rig.tenant()
     async with watched.follow(tenant) as follower:
         await follower.ready(at_most=10, stopping=asyncio.Event())
@@ -176,7 +176,7 @@ async def test_a_storm_of_hurries_is_few_looks(rig: Rig, database: Counted, watc
 
 
 async def test_looks_of_many_tenants_leave_the_pool_to_others(
-    rig: Rig, database: Counted, watched: ChangePoller
+    rig: Rig, database: Counted, watched: ChangePollers
 ) -> None:
     tenants = [await rig.tenant(f"tenant-{n}") for n in range(20)]
     database.most_open = 0
@@ -186,7 +186,7 @@ async def test_looks_of_many_tenants_leave_the_pool_to_others(
     assert database.most_open <= 2
 
 
-async def _followed_once(watched: ChangePoller, tenant: TenantId) -> None:
+async def _followed_once(watched: ChangePollers, tenant: TenantId) -> None:
     async with watched.follow(tenant) as follower:
         await follower.ready(at_most=10, stopping=asyncio.Event())
 
@@ -216,7 +216,7 @@ async def test_who_waits_while_the_database_is_away_goes_on_waiting(
 
 
 async def test_a_stream_outlives_the_databases_absence_and_tells_what_happened_meanwhile(
-    rig: Rig, database: Counted, watched: ChangePoller, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, database: Counted, watched: ChangePollers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "AWAY", 0.01)
     tenant = await rig.tenant()
@@ -241,7 +241,7 @@ async def test_a_stream_outlives_the_databases_absence_and_tells_what_happened_m
 
 
 async def test_a_stream_that_is_begun_again_while_the_database_goes_waits_for_it(
-    rig: Rig, database: Counted, watched: ChangePoller, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, database: Counted, watched: ChangePollers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "AWAY", 0.01)
     tenant = await rig.tenant()
@@ -258,7 +258,7 @@ async def test_a_stream_that_is_begun_again_while_the_database_goes_waits_for_it
         assert event.job.id == job.id  # type: ignore[union-attr]
 
 
-async def test_a_store_that_has_not_come_as_far_begins_all_streams_anew(rig: Rig, watched: ChangePoller) -> None:
+async def test_a_store_that_has_not_come_as_far_begins_all_streams_anew(rig: Rig, watched: ChangePollers) -> None:
     """A standby that was not quite up to date has taken over."""
     tenant = await rig.tenant()
     job = await rig.enqueue(tenant)

@@ -12,14 +12,14 @@ import pytest
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
-from app.adapters.webhook.sender import HttpSender
+from app.adapters.webhook.sender import HttpWebhookSender
 from app.adapters.webhook.targets import TargetResolver
 from app.domain.ids import TenantId
 from app.domain.jobs import AttemptOutcome, Job, JobState
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze, settlement
 from app.domain.webhooks import KIND as WEBHOOK
-from app.domain.webhooks import LONGEST_WAIT, WAITS, Event, Webhook, delivery, new_secret
+from app.domain.webhooks import LONGEST_WAIT, WAITS, Event, Webhook, delivery_job, new_secret
 from app.handlers.webhook import LARGEST_METADATA, WebhookHandler
 from app.handlers.webhook_slots import LONGEST_WAIT as LONGEST_SNOOZE
 from app.handlers.webhook_slots import EndpointBusy, EndpointSlots
@@ -82,7 +82,7 @@ class Desk:
 @pytest.fixture
 async def desk(rig: Rig) -> AsyncIterator[Desk]:
     tenant = await rig.tenant()
-    sender = HttpSender(TargetResolver(allow_private=True, allow_http=True), total=2)
+    sender = HttpWebhookSender(TargetResolver(allow_private=True, allow_http=True), total=2)
     async with receiving() as receiver:
         webhook = await rig.webhook(tenant, url=receiver.url)
         handler = WebhookHandler(database=rig.database, sender=sender, shares=EndpointSlots(slots=16))
@@ -293,8 +293,8 @@ async def test_a_delivery_that_names_another_tenants_webhook_or_job_sends_nothin
     theirs = await desk.rig.webhook(bolt, url=desk.receiver.url)
     their_job = await desk.rig.enqueue(bolt)
     forged = [
-        delivery(theirs.id, event="job.done", data={}),
-        delivery(desk.webhook.id, event="job.done", data={}, job_id=their_job.id),
+        delivery_job(theirs.id, event="job.done", data={}),
+        delivery_job(desk.webhook.id, event="job.done", data={}, job_id=their_job.id),
     ]
     for new in forged:
         async with desk.rig.database.begin(desk.tenant) as tx:
@@ -329,7 +329,7 @@ async def test_a_slow_receiver_has_a_share_of_the_slots_and_others_are_served_me
         other = new_webhook(desk.tenant, url=quick.url, events=frozenset({Event.JOB_FAILED}))
         async with desk.rig.database.begin(desk.tenant) as tx:
             await tx.webhooks.add(other)
-            job = await tx.jobs.add(delivery(other.id, event="webhook.test", data={}))
+            job = await tx.jobs.add(delivery_job(other.id, event="webhook.test", data={}))
         assert job is not None
         assert isinstance(await desk.run(job), Done)
     desk.receiver.gate.set()

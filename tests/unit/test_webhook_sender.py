@@ -8,8 +8,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from app.adapters.webhook.sender import LARGEST_ANSWER, HttpSender
-from app.adapters.webhook.targets import NO_PUBLIC_ADDRESS, Lookup, TargetResolver
+from app.adapters.webhook.sender import LARGEST_ANSWER, HttpWebhookSender
+from app.adapters.webhook.targets import NO_PUBLIC_ADDRESS, ResolveHost, TargetResolver
 from app.domain.errors import Invalid
 from app.ports.sender import WebhookResponse, WebhookUnanswered
 from tests.support.receiver import FLOOD, Receiver, receiving
@@ -58,7 +58,7 @@ TRICKS = (
 )
 
 
-def resolving(**hosts: list[str]) -> Lookup:
+def resolving(**hosts: list[str]) -> ResolveHost:
     """A name server of our own, for names under `.test`; each look-up takes the first of several answers away."""
 
     async def lookup(host: str, _port: int) -> list[str]:
@@ -84,12 +84,14 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 def a_sender(
-    *, allow_private: bool = False, allow_http: bool = True, lookup: Lookup | None = None, total: float = 10
-) -> HttpSender:
-    return HttpSender(TargetResolver(allow_private=allow_private, allow_http=allow_http, lookup=lookup), total=total)
+    *, allow_private: bool = False, allow_http: bool = True, lookup: ResolveHost | None = None, total: float = 10
+) -> HttpWebhookSender:
+    return HttpWebhookSender(
+        TargetResolver(allow_private=allow_private, allow_http=allow_http, lookup=lookup), total=total
+    )
 
 
-async def sent(sender: HttpSender, url: str) -> WebhookResponse | WebhookUnanswered:
+async def sent(sender: HttpWebhookSender, url: str) -> WebhookResponse | WebhookUnanswered:
     try:
         return await sender.send(url, body=b"{}", headers={"webhook-id": "1"})
     finally:
@@ -101,7 +103,7 @@ async def sent(sender: HttpSender, url: str) -> WebhookResponse | WebhookUnanswe
 async def test_no_spelling_of_an_address_inside_is_accepted_or_sent_to(trap: Receiver, host: str) -> None:
     url = f"http://{host}:{trap.port}/hooks"
     for targets in (TargetResolver(allow_private=False, allow_http=True), _on_any_port()):
-        sender = HttpSender(targets)
+        sender = HttpWebhookSender(targets)
         with pytest.raises(Invalid) as refused:
             await sender.check(url)
         assert refused.value.pointer == "/url"
@@ -304,5 +306,7 @@ async def test_what_a_receiver_asks_for_is_read_in_seconds_and_as_a_date(
     receiver: Receiver, behaviour: str, wait: timedelta | None
 ) -> None:
     receiver.script(behaviour)
-    sender = HttpSender(TargetResolver(allow_private=True, allow_http=True), clock=lambda: SOON - timedelta(hours=1))
+    sender = HttpWebhookSender(
+        TargetResolver(allow_private=True, allow_http=True), clock=lambda: SOON - timedelta(hours=1)
+    )
     assert await sent(sender, receiver.url) == WebhookResponse(status=int(behaviour[:3]), retry_after=wait)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from app.domain.jobs import JobState
-from app.handlers.llm.conversation import Budget
+from app.handlers.llm.conversation import LlmBudget
 from app.ports.llm import LlmContextExceeded, LlmRefused, LlmTruncated, Question
 from tests.support.rig import memory_rig
 from tests.support.scripted_llm import Scripted, says
@@ -29,7 +29,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "ask": {"question": "What was the total?"},
 }
 CODES = {"llm_invalid_output", "llm_refused", "llm_context_exceeded"}
-BUDGET = Budget(calls=12, tokens=60_000)
+BUDGET = LlmBudget(calls=12, tokens=60_000)
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -25,7 +25,7 @@ from app.domain.errors import Unavailable
 FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "AllAccessDisabled", "403"})
 """A HEAD has no body, and the status for a code."""
 
-STRANGERS = frozenset(
+UNKNOWN_CREDENTIALS = frozenset(
     {
         "ExpiredToken",
         "ExpiredTokenException",
@@ -46,14 +46,14 @@ SKEWED = "RequestTimeTooSkewed"
 NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
 OUT_OF_REACH = (BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
 
-Refusal = Callable[[ClientError], str | None]
+RefusalText = Callable[[ClientError], str | None]
 """Return advice about an error that only this service has; None for one that any service may have."""
 
 
 class aws_reachable:  # noqa: N801 - reads as a statement: with reachable(...)
     """Turns every way of not being served into Unavailable."""
 
-    def __init__(self, what: str, *, service: str, endpoint_url: str | None, refusal: Refusal) -> None:
+    def __init__(self, what: str, *, service: str, endpoint_url: str | None, refusal: RefusalText) -> None:
         """`what` is named in the error: `the queue daira-ocr`."""
         self._what = what
         self._service = service
@@ -74,7 +74,7 @@ class aws_reachable:  # noqa: N801 - reads as a statement: with reachable(...)
     def _common(self, error: ClientError) -> str:
         """By the error's code alone: its text may quote what was sent."""
         code = code_of(error)
-        if code in STRANGERS:
+        if code in UNKNOWN_CREDENTIALS:
             return f"the AWS credentials are wrong or have expired ({code})"
         if code in THROTTLED:
             return f"{self._service} asks for fewer requests ({code})"
@@ -96,7 +96,7 @@ def code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", "unknown"))
 
 
-def client(
+def new_client(
     service: str, *, endpoint_url: str | None, region: str | None, config: Config
 ) -> AbstractAsyncContextManager[Any]:
     """Not entered yet. Raises BotoCoreError where there can be none, for want of a region or of a profile named."""

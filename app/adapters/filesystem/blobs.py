@@ -16,7 +16,7 @@ from typing import BinaryIO, ParamSpec, TypeVar
 from uuid import uuid4
 
 from app.domain import ids
-from app.domain.documents import NAME_PATTERN, parse_blob_key
+from app.domain.documents import BLOB_NAME_PATTERN, parse_blob_key
 from app.domain.errors import NotFound, Unavailable
 from app.domain.ids import TenantId
 from app.ports.blobs import CHUNK
@@ -32,8 +32,8 @@ PART_PATTERN = re.compile(r"\..+\.part")
 AT_A_TIME = 1_000
 """Names read from a folder with one call, which must not be held up by a long one."""
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+ArgumentsP = ParamSpec("ArgumentsP")
+ReturnT = TypeVar("ReturnT")
 
 
 class FileBlobs:
@@ -69,7 +69,7 @@ class FileBlobs:
         folder = self._root / ids.tenant_id(tenant_id)
         async with aclosing(_names(folder, older_than=older_than)) as names:
             async for name in names:
-                if NAME_PATTERN.fullmatch(name):
+                if BLOB_NAME_PATTERN.fullmatch(name):
                     yield f"{tenant_id}/{name}"
 
     async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
@@ -111,7 +111,9 @@ async def _names(folder: Path, *, older_than: timedelta) -> AsyncGenerator[str]:
         await _in_thread(names.close)
 
 
-async def _in_thread(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+async def _in_thread(
+    call: Callable[ArgumentsP, ReturnT], *args: ArgumentsP.args, **kwargs: ArgumentsP.kwargs
+) -> ReturnT:
     """Blocking work, always to its end: what cleans up after a cancel must not meet a thread still at work.
 
     Raises Unavailable for an OSError.
@@ -131,11 +133,11 @@ async def _in_thread(call: Callable[Arguments, Result], *args: Arguments.args, *
 def _older(folder: Path, before: float) -> Generator[str]:
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_file(follow_symlinks=False) and _written(entry) < before:
+            if entry.is_file(follow_symlinks=False) and _modified_at(entry) < before:
                 yield entry.name
 
 
-def _written(entry: "os.DirEntry[str]") -> float:
+def _modified_at(entry: "os.DirEntry[str]") -> float:
     """Seconds since 1970; of one that is gone meanwhile, a time that is yet to come."""
     try:
         return entry.stat(follow_symlinks=False).st_mtime

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import structlog
 
-from app.adapters.llm.failures import ConnectFault, ResponseFault, Throttled
+from app.adapters.llm.failures import ConnectFault, EndpointThrottled, ResponseFault
 from app.domain.errors import Unavailable
 from app.ports.llm import LlmBusy, LlmFault
 
@@ -54,7 +54,7 @@ class CircuitBreaker:
         tries = self._let_through()
         try:
             yield
-        except Throttled as error:
+        except EndpointThrottled as error:
             self._answered()
             raise LlmBusy(str(error), after=self._throttled(error.hint)) from None
         except ConnectFault as error:

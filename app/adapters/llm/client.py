@@ -13,9 +13,9 @@ import httpx
 import structlog
 
 from app.adapters.llm.circuit_breaker import CircuitBreaker
-from app.adapters.llm.dialect import Dialect, DialectCache
-from app.adapters.llm.failures import ConnectFault, ResponseFault, StatusFault, give_up, refusal
-from app.adapters.llm.stream import AnswerReader, ProtocolFault, expected, verdict
+from app.adapters.llm.dialect import Capabilities, DialectCache
+from app.adapters.llm.failures import ConnectFault, ResponseFault, StatusFault, error_response, raise_fault
+from app.adapters.llm.stream import AnswerReader, ProtocolFault, answer_of, least_input_tokens
 from app.domain.errors import Unavailable
 from app.ports.llm import (
     Answer,
@@ -92,7 +92,7 @@ class LlmClient:
         await self._http.aclose()
 
     async def ask(self, question: Question) -> Answer:
-        least = expected(question) + question.max_output_tokens
+        least = least_input_tokens(question) + question.max_output_tokens
         if least > self._context_tokens:
             raise LlmContextExceeded(
                 f"question and answer need {least} tokens or more, DAIRA_LLM_CONTEXT_TOKENS is {self._context_tokens}"
@@ -114,15 +114,15 @@ class LlmClient:
         except TimeoutError:
             raise Unavailable(f"the language model has not come to an end within {self._total:g} s") from None
 
-    def _simpler(self, dialect: Dialect, refusal: StatusFault, question: Question) -> Dialect:
+    def _simpler(self, dialect: Capabilities, refusal: StatusFault, question: Question) -> Capabilities:
         """Each step leaves something out, so that there are at most six. Raises what the refusal comes to."""
         simpler = dialect.simpler(refusal, question.schema)
         if simpler is None:
-            give_up(refusal)
+            raise_fault(refusal)
         self._dialects.note(simpler, refusal)
         return simpler
 
-    async def _exchange(self, question: Question, dialect: Dialect) -> Answer | StatusFault:
+    async def _exchange(self, question: Question, dialect: Capabilities) -> Answer | StatusFault:
         """Raises what `ask` does, and Unreached and Unanswered besides."""
         reading = AnswerReader(max_output_tokens=question.max_output_tokens)
         body = dialect.request(question, model=self._model)
@@ -142,7 +142,7 @@ class LlmClient:
                 raise ResponseFault(f"the language model fell silent ({_name(error)})") from None
         except ProtocolFault:
             raise Unavailable("what answers at DAIRA_LLM_BASE_URL does not speak the protocol") from None
-        return verdict(question, reading)
+        return answer_of(question, reading)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -187,7 +187,7 @@ async def _refusal(response: httpx.Response) -> StatusFault:
         body += chunk
         if len(body) > LARGEST_REFUSAL:
             break
-    return refusal(response.status_code, response.headers, bytes(body[:LARGEST_REFUSAL]))
+    return error_response(response.status_code, response.headers, bytes(body[:LARGEST_REFUSAL]))
 
 
 def _name(error: Exception) -> str:

@@ -34,7 +34,7 @@ class AnswerFormat(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class Capabilities:
     form: AnswerFormat = AnswerFormat.STRICT
     counts: bool = True
     """True when the endpoint understands `stream_options`."""
@@ -67,7 +67,7 @@ class Dialect:
         strict = self.form is AnswerFormat.STRICT and is_strict(schema)
         return {"type": "json_schema", "json_schema": {"name": "answer", "strict": strict, "schema": schema}}
 
-    def simpler(self, refusal: StatusFault, schema: Mapping[str, object] | None) -> "Dialect | None":
+    def simpler(self, refusal: StatusFault, schema: Mapping[str, object] | None) -> "Capabilities | None":
         """Without what the refusal names; None when it names nothing that could be left out."""
         words = refusal.words
         if refusal.status not in STATUSES or TOO_LONG.search(words):
@@ -117,15 +117,15 @@ class DialectCache:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._found = Dialect()
+        self._found = Capabilities()
         self._found_at = clock()
 
-    def current(self) -> Dialect:
+    def current(self) -> Capabilities:
         if self._clock() - self._found_at >= KEPT:
-            self._found = Dialect()
+            self._found = Capabilities()
         return self._found
 
-    def note(self, dialect: Dialect, refusal: StatusFault) -> None:
+    def note(self, dialect: Capabilities, refusal: StatusFault) -> None:
         """Unless it is the schema's fault: that would cost all other schemas their form."""
         if dialect.form is not self._found.form and OF_THE_SCHEMA.search(refusal.words):
             return

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from typing_extensions import override
 
-from app.adapters.llm.retry_after import LONGEST, hinted_wait
+from app.adapters.llm.retry_after import LONGEST, retry_after_of
 from app.ports.llm import LlmContextExceeded, LlmRefused, LlmRejected
 
 OURS = ("model", "messages", "max_tokens", "max_completion_tokens", "temperature", "stream_options", "response_format")
@@ -33,7 +33,7 @@ OF_THE_SCHEMA = re.compile(
 """This schema is too much for it; another may not be."""
 
 
-class Throttled(Exception):
+class EndpointThrottled(Exception):
     """Not now. `hint`: for how long the server wants not to be asked; None: it did not say."""
 
     def __init__(self, message: str, *, hint: timedelta | None) -> None:
@@ -63,20 +63,20 @@ class StatusFault(Exception):
         return f"status {self.status}"
 
 
-def refusal(status: int, headers: Mapping[str, str], body: bytes) -> StatusFault:
+def error_response(status: int, headers: Mapping[str, str], body: bytes) -> StatusFault:
     text = body.decode(errors="replace")
     try:
         words = _words(json.loads(text))
     except (ValueError, RecursionError):
         words = text
-    return StatusFault(status, words.lower(), hinted_wait(headers, text))
+    return StatusFault(status, words.lower(), retry_after_of(headers, text))
 
 
-def refusal_in_stream(error: object) -> StatusFault:
+def error_in_stream(error: object) -> StatusFault:
     """Some servers answer 200 and report what is wrong as an event."""
     code = error.get("code", error.get("status")) if isinstance(error, Mapping) else None
     status = code if isinstance(code, int) and 400 <= code <= 599 else 500  # noqa: PLR2004 - the span of HTTP's errors
-    return StatusFault(status, _words({"error": error}).lower(), hinted_wait({}, json.dumps(error)))
+    return StatusFault(status, _words({"error": error}).lower(), retry_after_of({}, json.dumps(error)))
 
 
 def _words(body: object) -> str:
@@ -93,7 +93,7 @@ def _words(body: object) -> str:
     return " ".join(told)
 
 
-def give_up(refusal: StatusFault) -> NoReturn:
+def raise_fault(refusal: StatusFault) -> NoReturn:
     """Raise what the refusal comes to."""
     status = refusal.status
     if TOO_LONG.search(refusal.words) or status == _TOO_LARGE:
@@ -104,9 +104,9 @@ def give_up(refusal: StatusFault) -> NoReturn:
     if FILTERED.search(refusal.words):
         raise LlmRefused(f"the language model's content filter refuses the question ({refusal})")
     if status == _UNPAID or (status == _TOO_MANY and UNPAID.search(refusal.words)):
-        raise Throttled(f"the account at the language model is used up ({refusal})", hint=LONGEST)
+        raise EndpointThrottled(f"the account at the language model is used up ({refusal})", hint=LONGEST)
     if status == _TOO_MANY or (status in _AWAY and refusal.wait is not None):
-        raise Throttled(f"the language model asks to wait ({refusal})", hint=refusal.wait)
+        raise EndpointThrottled(f"the language model asks to wait ({refusal})", hint=refusal.wait)
     if status in _AWAY:
         raise ConnectFault(f"the language model is away ({refusal})")
     if status in _PASSING or status >= _SERVERS:

@@ -16,7 +16,7 @@ _IN_A_FIELD = re.compile(r'"retry[_-]?(?:after|delay)(?P<unit>_ms)?"\s*:\s*"?(?P
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s?(ms|milliseconds|h|m|s)")
 
 
-def hinted_wait(headers: Mapping[str, str], body: str) -> timedelta | None:
+def retry_after_of(headers: Mapping[str, str], body: str) -> timedelta | None:
     """Headers before words; None where nothing is said, or nothing that makes sense. 0 to LONGEST."""
     seconds = _first(
         _scaled(headers.get("retry-after-ms"), 0.001),

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from app.adapters.llm.dialect import instructions
-from app.adapters.llm.failures import refusal_in_stream
+from app.adapters.llm.failures import error_in_stream
 from app.adapters.llm.repetition import RepetitionDetector
 from app.domain.errors import Unavailable
-from app.domain.llm.token_estimate import PER_TOKEN, at_least, estimate
+from app.domain.llm.token_estimate import PER_TOKEN, estimate_tokens, least_tokens
 from app.domain.text import scrub
 from app.ports.llm import Answer, LlmContextExceeded, LlmRefused, LlmTruncated, Question, TokenUsage
 
@@ -77,7 +77,7 @@ class AnswerReader:
         if not isinstance(found, dict):
             raise ProtocolFault
         if error := found.get("error"):
-            raise refusal_in_stream(error)
+            raise error_in_stream(error)
         self._count(found.get("usage"))
         choices = found.get("choices")
         for choice in choices if isinstance(choices, list) else []:
@@ -182,19 +182,19 @@ _ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2
 """A surrogate pair, one code unit, or another escape, which may be of the backslash before a `u`."""
 
 
-def expected(question: Question) -> int:
+def least_input_tokens(question: Question) -> int:
     """Tokens of the question, at least."""
-    return at_least(instructions(question)) + at_least(question.user)
+    return least_tokens(instructions(question)) + least_tokens(question.user)
 
 
-def estimated(question: Question, reading: AnswerReader) -> TokenUsage:
-    read = estimate(instructions(question)) + estimate(question.user)
+def estimated_usage(question: Question, reading: AnswerReader) -> TokenUsage:
+    read = estimate_tokens(instructions(question)) + estimate_tokens(question.user)
     return TokenUsage(input_tokens=read, output_tokens=-(-reading.characters // PER_TOKEN))
 
 
-def verdict(question: Question, reading: AnswerReader) -> Answer:
+def answer_of(question: Question, reading: AnswerReader) -> Answer:
     """Raises LlmFault; Unavailable for what never came to its end."""
-    usage = reading.usage or estimated(question, reading)
+    usage = reading.usage or estimated_usage(question, reading)
     if reading.endless:
         raise LlmTruncated("the language model came to no end, and was cut off", usage=usage)
     if reading.finish is None:
@@ -214,7 +214,7 @@ def verdict(question: Question, reading: AnswerReader) -> Answer:
 
 def _check_that_all_was_read(question: Question, reading: AnswerReader, usage: TokenUsage) -> None:
     """Ollama, for one, cuts a question that is too long, and says nothing of it. No tokens at all: it did not count."""
-    read, least = usage.input_tokens + reading.cached, expected(question)
+    read, least = usage.input_tokens + reading.cached, least_input_tokens(question)
     if reading.usage is not None and 0 < read < least and least >= NOT_WORTH_A_LOOK:
         raise LlmContextExceeded(
             f"the language model has read {read} tokens of at least {least}: its server cuts what is too"

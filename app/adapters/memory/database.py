@@ -61,7 +61,7 @@ class MemoryTenantRow:
         return True
 
 
-class MemoryKeys:
+class MemoryApiKeys:
     def __init__(self, session: MemorySession) -> None:
         self._session = session
 
@@ -146,7 +146,7 @@ class MemoryTx:
 
     @cached_property
     def keys(self) -> ApiKeys:
-        return MemoryKeys(self._session)
+        return MemoryApiKeys(self._session)
 
     @cached_property
     def documents(self) -> Documents:

@@ -8,16 +8,25 @@ from dataclasses import replace
 from datetime import date, datetime
 
 from app.adapters.memory.store import MemorySession, TenantTables
-from app.domain.documents import Document, DocumentCursor, DocumentStatus, status
+from app.domain.documents import Document, DocumentCursor, DocumentStatus, document_status
 from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId
 from app.domain.jobs import JobState
 from app.domain.leases import Lease
 from app.domain.llm.kept_answers import KeptAnswer
 from app.domain.pages import Page
-from app.domain.search import CLOSE, OPEN, Alternative, SearchHit, SearchPosition, SearchQuery, SearchResults, Term
+from app.domain.search import (
+    CLOSE,
+    OPEN,
+    SearchAlternative,
+    SearchHit,
+    SearchPosition,
+    SearchQuery,
+    SearchResults,
+    SearchTerm,
+)
 from app.domain.text import scrub, scrub_mapping
-from app.domain.usage import DailyUsage, UsageCounts, total
+from app.domain.usage import DailyUsage, UsageCounts, total_usage
 from app.domain.warnings import DocumentWarning, WarningCode
 
 
@@ -75,7 +84,9 @@ class MemoryDocuments:
         document = documents.get(document_id)
         if document is None:
             return False
-        documents[document_id] = replace(document, page_count=page_count, warnings=tuple(map(_told, warnings)))
+        documents[document_id] = replace(
+            document, page_count=page_count, warnings=tuple(map(_scrubbed_warning, warnings))
+        )
         return True
 
     async def remove(self, document_id: DocumentId) -> bool:
@@ -103,14 +114,14 @@ def _place(position: Document | DocumentCursor) -> tuple[datetime, DocumentId]:
 
 
 def _status(tables: TenantTables, document: Document) -> DocumentStatus:
-    return status(document, [row.job for row in tables.jobs.values() if row.job.document_id == document.id])
+    return document_status(document, [row.job for row in tables.jobs.values() if row.job.document_id == document.id])
 
 
 def _between(document: Document, *, after: datetime | None, before: datetime | None) -> bool:
     return (after is None or after < document.created_at) and (before is None or document.created_at < before)
 
 
-def _told(warning: DocumentWarning) -> DocumentWarning:
+def _scrubbed_warning(warning: DocumentWarning) -> DocumentWarning:
     return replace(warning, detail=scrub(warning.detail))
 
 
@@ -182,8 +193,8 @@ def _scrubbed_page(page: Page) -> Page:
     return replace(page, text=scrub(page.text), language=scrub(page.language), words=words)
 
 
-WORD = re.compile(r"\w+")
-AROUND = 80
+_SEARCH_WORD = re.compile(r"\w+")
+_SNIPPET_MARGIN = 80
 """Characters of a snippet before the first word that was found, and after it."""
 
 
@@ -245,23 +256,23 @@ def _hit(query: SearchQuery, page: Page, document_id: DocumentId, filename: str)
     )
 
 
-def _fits(alternative: Alternative, words: Sequence[str]) -> bool:
+def _fits(alternative: SearchAlternative, words: Sequence[str]) -> bool:
     return all(_has(term, words) is not term.excluded for term in alternative.terms)
 
 
-def _has(term: Term, words: Sequence[str]) -> bool:
+def _has(term: SearchTerm, words: Sequence[str]) -> bool:
     wanted = _words(term.text)
     return any(words[at : at + len(wanted)] == wanted for at in range(len(words)))
 
 
 def _words(text: str) -> list[str]:
-    return WORD.findall(text.lower())
+    return _SEARCH_WORD.findall(text.lower())
 
 
 def _snippet(text: str, wanted: set[str]) -> str:
-    marked = WORD.sub(lambda word: f"{OPEN}{word[0]}{CLOSE}" if word[0].lower() in wanted else word[0], text)
+    marked = _SEARCH_WORD.sub(lambda word: f"{OPEN}{word[0]}{CLOSE}" if word[0].lower() in wanted else word[0], text)
     first = marked.find(OPEN)
-    return marked[max(0, first - AROUND) : marked.find(CLOSE, first + AROUND) + 1 or None]
+    return marked[max(0, first - _SNIPPET_MARGIN) : marked.find(CLOSE, first + _SNIPPET_MARGIN) + 1 or None]
 
 
 def _place_of(hit: SearchHit) -> SearchPosition:
@@ -295,7 +306,7 @@ class MemoryUsage:
 
 def _folded(rows: Sequence[DailyUsage]) -> list[DailyUsage]:
     days = sorted({each.day for each in rows})
-    return [DailyUsage(day=day, used=total(each.used for each in rows if each.day == day)) for day in days]
+    return [DailyUsage(day=day, used=total_usage(each.used for each in rows if each.day == day)) for day in days]
 
 
 class MemoryAnswers:

@@ -10,7 +10,7 @@ from itertools import count
 
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
-from app.ports.doorbell import Delivery
+from app.ports.doorbell import DoorbellDelivery
 
 
 class MemoryDoorbell:
@@ -29,14 +29,14 @@ class MemoryDoorbell:
             heapq.heappush(self._later, (due, next(self._order), ring))
         self._wake()
 
-    async def answer(self, *, limit: int, wait: timedelta) -> list[Delivery]:
+    async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
         end = _now() + wait.total_seconds()
         # Nothing is awaited between taking and returning, so that cancelling can't come between the two.
         while not (taken := self._take(limit)) and _now() < end and not self._stopped:
             await self._wait_until(end)
         return taken
 
-    async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+    async def acknowledge(self, deliveries: Sequence[DoorbellDelivery]) -> None:
         """A bell is gone when it has been answered."""
 
     async def stop_answering(self) -> None:
@@ -46,15 +46,15 @@ class MemoryDoorbell:
     async def ping(self) -> None:
         """Always there."""
 
-    def _take(self, limit: int) -> list[Delivery]:
+    def _take(self, limit: int) -> list[DoorbellDelivery]:
         while self._later and self._later[0][0] <= _now():
             ring = heapq.heappop(self._later)[2]
             self._bells.setdefault(ring.tenant_id, deque()).append(ring)
-        taken: list[Delivery] = []
+        taken: list[DoorbellDelivery] = []
         while not self._stopped and self._bells and len(taken) < limit:
             tenant = next(iter(self._bells))
             bells = self._bells.pop(tenant)
-            taken.append(Delivery(ring=bells.popleft()))
+            taken.append(DoorbellDelivery(ring=bells.popleft()))
             if bells:
                 self._bells[tenant] = bells
         return taken

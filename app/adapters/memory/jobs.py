@@ -12,7 +12,7 @@ from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId, WebhookId
 from app.domain.jobs import EQUAL_IS_LIVE, Attempt, Job, JobState, NewJob, Progress
 from app.domain.leases import SettledAttempt, Settlement
-from app.domain.outcomes import Woken
+from app.domain.outcomes import DeliveryRings
 from app.domain.text import scrub, scrub_json
 from app.domain.webhooks import KIND, Webhook
 from app.domain.webhooks import KIND as WEBHOOK
@@ -66,12 +66,12 @@ class MemoryJobs:
     async def attempts(self, job_id: JobId) -> list[Attempt]:
         return list(self._session.reading().attempts.get(job_id, ()))
 
-    async def cancel(self, job_id: JobId) -> tuple[Job, Woken] | None:
+    async def cancel(self, job_id: JobId) -> tuple[Job, DeliveryRings] | None:
         tables, now = await self._session.writing(), self._session.now()
         row = tables.jobs.get(job_id)
         if row is None:
             return None
-        bells: Woken = []
+        bells: DeliveryRings = []
         if row.job.state is JobState.QUEUED:
             row = transitions.cancelled(row, now=now)
             bells = transitions.announce(tables, row.job, now=now)
@@ -158,11 +158,11 @@ class MemoryChanges:
         beyond = window.after or (since + 1, None)
         found = sorted(
             (row for row in tables.jobs.values() if since < row.changed <= upto and (of is None or row.job.id in of)),
-            key=_place,
+            key=_job_place,
         )
-        rows = [row for row in found if beyond[1] is None or _place(row) > beyond]
+        rows = [row for row in found if beyond[1] is None or _job_place(row) > beyond]
         page, more = rows[:limit], len(rows) > limit
-        rest = ChangeWindow(since=window.since, upto=Position(str(upto)), after=_place(page[-1])) if more else None
+        rest = ChangeWindow(since=window.since, upto=Position(str(upto)), after=_job_place(page[-1])) if more else None
         return ChangePage(upto=Position(str(upto)), jobs=[transitions.copied(row.job) for row in page], rest=rest)
 
     async def standing(
@@ -199,7 +199,7 @@ def _number(position: Position) -> int | None:
     return int(position) if position.isascii() and position.isdigit() and len(position) < 20 else None  # noqa: PLR2004
 
 
-def _place(row: JobRow) -> tuple[int, JobId]:
+def _job_place(row: JobRow) -> tuple[int, JobId]:
     return row.changed, row.job.id
 
 

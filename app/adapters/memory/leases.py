@@ -13,7 +13,16 @@ from app.adapters.memory.store import JobRow, MemoryStore, TenantTables
 from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
 from app.domain.jobs import Job, JobState
-from app.domain.leases import BeatResult, Claim, ClaimedJob, ClaimOutcome, Lease, LeaseBeat, SettledAttempt, Settlement
+from app.domain.leases import (
+    BeatResult,
+    ClaimedJob,
+    ClaimOutcome,
+    ClaimResult,
+    Lease,
+    LeaseBeat,
+    SettledAttempt,
+    Settlement,
+)
 from app.domain.tenants import TenantState
 from app.domain.text import scrub_progress
 from app.domain.webhooks import KIND as WEBHOOK
@@ -35,9 +44,9 @@ class MemoryLeases:
 
     async def claim(
         self, rings: Sequence[Ring], *, worker: str, lease: timedelta, kinds: frozenset[str]
-    ) -> list[Claim]:
+    ) -> list[ClaimResult]:
         terms = ClaimTerms(worker=worker, lease=lease, kinds=kinds)
-        claims: list[Claim] = []
+        claims: list[ClaimResult] = []
         for tenant, group in groupby(sorted(set(rings)), key=lambda ring: ring.tenant_id):
             claims += await self._claim_under(tenant, list(group), terms)
         return claims
@@ -56,20 +65,20 @@ class MemoryLeases:
                 settled.append(transitions.settle(tables, settlement, now=self._store.now()))
         return settled
 
-    async def _claim_under(self, tenant: TenantId, rings: list[Ring], terms: ClaimTerms) -> list[Claim]:
+    async def _claim_under(self, tenant: TenantId, rings: list[Ring], terms: ClaimTerms) -> list[ClaimResult]:
         # A doorbell's tenant may be made up: it must leave no trace here, not even a lock.
         if self._store.tables(tenant).tenant is None:
-            return [Claim(ring=ring, outcome=ClaimOutcome.MISSING_OR_LOCKED) for ring in rings]
+            return [ClaimResult(ring=ring, outcome=ClaimOutcome.MISSING_OR_LOCKED) for ring in rings]
         async with self._store.writing(tenant) as tables:
             return [_claim(tables, ring, terms, now=self._store.now()) for ring in rings]
 
 
-def _claim(tables: TenantTables, ring: Ring, terms: ClaimTerms, *, now: datetime) -> Claim:
+def _claim(tables: TenantTables, ring: Ring, terms: ClaimTerms, *, now: datetime) -> ClaimResult:
     row = tables.jobs.get(ring.job_id)
     if row is None:
-        return Claim(ring=ring, outcome=ClaimOutcome.MISSING_OR_LOCKED)
+        return ClaimResult(ring=ring, outcome=ClaimOutcome.MISSING_OR_LOCKED)
     if row.job.state is not JobState.QUEUED:
-        return Claim(ring=ring, outcome=_outcome_of(row.job.state))
+        return ClaimResult(ring=ring, outcome=_outcome_of(row.job.state))
     outcome = _judge(row, suspended=_is_suspended(tables), kinds=terms.kinds, now=now)
     # Deliveries are not the tenant's own work, and have no part in its cap.
     room = math.inf if row.job.kind == WEBHOOK else transitions.room(tables, now=now)
@@ -80,7 +89,7 @@ def _claim(tables: TenantTables, ring: Ring, terms: ClaimTerms, *, now: datetime
         transitions.announce(tables, after.job, now=now)
     waited, is_capped = now - row.job.run_after, room < math.inf
     job = _handed_out(after, waited=waited, capped=is_capped) if outcome is ClaimOutcome.CLAIMED else None
-    return Claim(ring=ring, outcome=outcome, job=job)
+    return ClaimResult(ring=ring, outcome=outcome, job=job)
 
 
 def _outcome_of(state: JobState) -> ClaimOutcome:

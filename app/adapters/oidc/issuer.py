@@ -34,7 +34,7 @@ PATIENCE = 5.0
 LARGEST = 256 * 1024
 
 
-class Issuer:
+class IssuerKeys:
     def __init__(self, url: str, client: httpx.AsyncClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
         self._client = client

@@ -5,7 +5,7 @@ from typing import Any
 
 import jwt
 
-from app.adapters.oidc.issuer import Issuer
+from app.adapters.oidc.issuer import IssuerKeys
 from app.domain import ids
 from app.domain.errors import Invalid, Unauthorized
 from app.domain.keys import NOT_VALID, Scope
@@ -21,7 +21,7 @@ NAME_LENGTH = 200
 
 
 class OidcTokenVerifier:
-    def __init__(self, issuer: Issuer, *, url: str, audience: str, tenant_claim: str, scope_claim: str) -> None:
+    def __init__(self, issuer: IssuerKeys, *, url: str, audience: str, tenant_claim: str, scope_claim: str) -> None:
         self._issuer = issuer
         self._url = url
         self._audience = audience

@@ -12,7 +12,7 @@ from opentelemetry.trace import Span as OtelSpan
 from opentelemetry.trace import SpanKind, format_span_id, format_trace_id
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from app.tracing import Attributes, known
+from app.tracing import Attributes, valid_traceparent
 
 PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -74,5 +74,5 @@ def _is_named() -> bool:
 
 
 def _context(parent: str | None) -> Context:
-    carrier: Mapping[str, str] = {"traceparent": parent} if known(parent) and parent else {}
+    carrier: Mapping[str, str] = {"traceparent": parent} if valid_traceparent(parent) and parent else {}
     return PROPAGATOR.extract(carrier, context=Context())

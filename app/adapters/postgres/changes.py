@@ -12,18 +12,18 @@ from app.domain.changes import ChangePage, ChangeWindow, Position, StatePage
 from app.domain.ids import JobId
 from app.domain.jobs import Job, JobState, Progress
 
-Snapshot = tuple[int, int, tuple[int, ...]]
+SnapshotParts = tuple[int, int, tuple[int, ...]]
 """xmin, xmax and the transactions between them that it does not see; how the driver writes a pg_snapshot."""
 
 MOST_RUNNING = 500
 """Transactions in a position, for it travels in a header."""
 
-SHAPE = re.compile(r"([0-9a-f]{1,15})\.([0-9a-f]{1,8})\.((?:[0-9a-f]{1,8}(?:-[0-9a-f]{1,8})*)?)")
+POSITION_PATTERN = re.compile(r"([0-9a-f]{1,15})\.([0-9a-f]{1,8})\.((?:[0-9a-f]{1,8}(?:-[0-9a-f]{1,8})*)?)")
 FIRST_NORMAL = 3
-LONGEST = 16 + 9 + 9 * MOST_RUNNING
+LONGEST_POSITION = 16 + 9 + 9 * MOST_RUNNING
 
 
-def position_of(snapshot: Snapshot) -> Position:
+def position_of(snapshot: SnapshotParts) -> Position:
     xmin, xmax, running = snapshot
     if len(running) > MOST_RUNNING:
         # Seen is less than was: it repeats some, and loses nothing.
@@ -31,9 +31,9 @@ def position_of(snapshot: Snapshot) -> Position:
     return Position(f"{xmin:x}.{xmax - xmin:x}.{'-'.join(f'{number - xmin:x}' for number in running)}")
 
 
-def snapshot_of(position: Position) -> Snapshot | None:
+def snapshot_of(position: Position) -> SnapshotParts | None:
     """None for what no snapshot was written as."""
-    found = SHAPE.fullmatch(position) if len(position) <= LONGEST else None
+    found = POSITION_PATTERN.fullmatch(position) if len(position) <= LONGEST_POSITION else None
     if found is None:
         return None
     xmin, width = int(found[1], 16), int(found[2], 16)
@@ -93,7 +93,7 @@ class PostgresChanges:
         if not rows:
             return None
         # The first is of no job: it says up to where the window reaches.
-        reached: Snapshot = rows[0]["upto"]
+        reached: SnapshotParts = rows[0]["upto"]
         changed = rows[1:]
         rest = None
         if len(changed) == limit:

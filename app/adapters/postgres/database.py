@@ -16,7 +16,7 @@ from app.adapters.postgres.idempotency_keys import PostgresIdempotencyKeys
 from app.adapters.postgres.jobs import PostgresJobs
 from app.adapters.postgres.pages import PostgresPages
 from app.adapters.postgres.search.query import PostgresSearch
-from app.adapters.postgres.tenants import PostgresKeys, PostgresTenant
+from app.adapters.postgres.tenants import PostgresApiKeys, PostgresTenantRow
 from app.adapters.postgres.usage import PostgresUsage
 from app.adapters.postgres.webhooks import PostgresWebhooks
 from app.domain import ids
@@ -37,12 +37,12 @@ class PostgresTx:
         self._clamped = clamped
 
     @cached_property
-    def tenant(self) -> PostgresTenant:
-        return PostgresTenant(self._clamped)
+    def tenant(self) -> PostgresTenantRow:
+        return PostgresTenantRow(self._clamped)
 
     @cached_property
-    def keys(self) -> PostgresKeys:
-        return PostgresKeys(self._clamped)
+    def keys(self) -> PostgresApiKeys:
+        return PostgresApiKeys(self._clamped)
 
     @cached_property
     def documents(self) -> PostgresDocuments:

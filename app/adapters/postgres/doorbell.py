@@ -11,7 +11,7 @@ from app.adapters.postgres.engine import PostgresEngine, listen, postgres_reacha
 from app.domain.doorbells import Ring
 from app.domain.errors import Invalid, Unavailable
 from app.domain.ids import tenant_id
-from app.ports.doorbell import Delivery
+from app.ports.doorbell import DoorbellDelivery
 
 RING = "select daira.ring($1, $2, $3, $4), pg_notify($5, '')"
 ANSWER = "select * from daira.answer($1, $2)"
@@ -47,7 +47,7 @@ class PostgresDoorbell:
             jobs = [ring.job_id for ring in rings]
             await self._engine.call(RING, self._lane, tenants, jobs, delay, self._channel)
 
-    async def answer(self, *, limit: int, wait: timedelta) -> list[Delivery]:
+    async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
         self._keep_listening()
         deadline = asyncio.get_running_loop().time() + wait.total_seconds()
         while not self._quiet:
@@ -61,7 +61,7 @@ class PostgresDoorbell:
             await self._wait(min(left, next_due))
         return []
 
-    async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+    async def acknowledge(self, deliveries: Sequence[DoorbellDelivery]) -> None:
         """Nothing to do: taking a bell removed it."""
 
     async def stop_answering(self) -> None:
@@ -76,7 +76,7 @@ class PostgresDoorbell:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
 
-    async def _take(self, limit: int) -> tuple[list[Delivery], float]:
+    async def _take(self, limit: int) -> tuple[list[DoorbellDelivery], float]:
         """The bells, or in how many seconds to look again."""
         rows = await self._engine.call(ANSWER, self._lane, limit)
         if rows[0]["job_id"] is None:
@@ -85,7 +85,7 @@ class PostgresDoorbell:
         deliveries = []
         for row in rows:
             try:
-                deliveries.append(Delivery(ring=Ring(tenant_id(row["tenant_id"]), row["job_id"])))
+                deliveries.append(DoorbellDelivery(ring=Ring(tenant_id(row["tenant_id"]), row["job_id"])))
             except Invalid:
                 self._dropped(1)
         return deliveries, SOON

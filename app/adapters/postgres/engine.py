@@ -127,7 +127,9 @@ class PostgresEngine:
         await self._engine.dispose()
 
 
-async def once(url: str, act: Callable[[PostgresEngine], Awaitable[T]], *, name: str, pooled: bool = False) -> T:
+async def temporary_engine(
+    url: str, act: Callable[[PostgresEngine], Awaitable[T]], *, name: str, pooled: bool = False
+) -> T:
     """For commands and checks, which come and go: an engine without a pool, closed afterwards."""
     engine = PostgresEngine(url, pool_size=0, name=name, pooled=pooled)
     try:

@@ -39,7 +39,7 @@ from app.domain.jobs import (
     Progress,
 )
 from app.domain.leases import SettledAttempt, Settlement
-from app.domain.outcomes import Woken
+from app.domain.outcomes import DeliveryRings
 from app.domain.text import scrub_json
 from app.domain.webhooks import KIND as WEBHOOK
 
@@ -71,7 +71,7 @@ def job_of(row: Row[Any], *, result: object) -> Job:
         max_attempts=row.max_attempts,
         cancel_requested=row.cancel_requested,
         progress=Progress(**row.progress) if row.progress else None,
-        error=_error(row.last_error),
+        error=_job_error(row.last_error),
         result=result,
         traceparent=row.traceparent,
         run_after=row.run_after,
@@ -91,11 +91,11 @@ def attempt_of(row: Row[tuple[object, ...]]) -> Attempt:
         started_at=row.started_at,
         finished_at=row.finished_at,
         outcome=AttemptOutcome(row.outcome),
-        error=_error(row.error),
+        error=_job_error(row.error),
     )
 
 
-def _error(stored: Mapping[str, str] | None) -> JobError | None:
+def _job_error(stored: Mapping[str, str] | None) -> JobError | None:
     return JobError(code=stored["code"], message=stored["message"]) if stored else None
 
 
@@ -188,7 +188,7 @@ class PostgresJobs:
     async def attempts(self, job_id: JobId) -> list[Attempt]:
         return [attempt_of(row) for row in await self._clamped.execute(ATTEMPTS, self._named(job_id))]
 
-    async def cancel(self, job_id: JobId) -> tuple[Job, Woken] | None:
+    async def cancel(self, job_id: JobId) -> tuple[Job, DeliveryRings] | None:
         queued = jobs.c.state == JobState.QUEUED
         statement = (
             update(jobs)
@@ -296,7 +296,7 @@ class PostgresJobs:
         if saved is None:
             raise Conflict(f"job {job_id} has a result already")
 
-    async def _announce(self, job_id: JobId) -> Woken:
+    async def _announce(self, job_id: JobId) -> DeliveryRings:
         rows = await self._clamped.call(ANNOUNCE, self._tenant_id, [job_id])
         return [(WEBHOOK, Ring(self._tenant_id, row["delivery_id"])) for row in rows]
 

@@ -11,8 +11,17 @@ from app.adapters.postgres.engine import PostgresEngine
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import JobError, Progress
-from app.domain.leases import BeatResult, Claim, ClaimedJob, ClaimOutcome, Lease, LeaseBeat, SettledAttempt, Settlement
-from app.domain.outcomes import Woken
+from app.domain.leases import (
+    BeatResult,
+    ClaimedJob,
+    ClaimOutcome,
+    ClaimResult,
+    Lease,
+    LeaseBeat,
+    SettledAttempt,
+    Settlement,
+)
+from app.domain.outcomes import DeliveryRings
 from app.domain.text import scrub_error, scrub_progress
 from app.domain.webhooks import KIND as WEBHOOK
 
@@ -27,7 +36,7 @@ class PostgresLeases:
 
     async def claim(
         self, rings: Sequence[Ring], *, worker: str, lease: timedelta, kinds: frozenset[str]
-    ) -> list[Claim]:
+    ) -> list[ClaimResult]:
         tenants = [ring.tenant_id for ring in rings]
         jobs = [ring.job_id for ring in rings]
         return [_claim(row) for row in await self._engine.call(CLAIM, tenants, jobs, worker, lease, sorted(kinds))]
@@ -62,7 +71,7 @@ def settle_arguments(settlements: Sequence[Settlement]) -> tuple[object, ...]:
     )
 
 
-def delivery_bells(row: asyncpg.Record) -> Woken:
+def delivery_bells(row: asyncpg.Record) -> DeliveryRings:
     """The answer of SETTLE for one row."""
     return [(WEBHOOK, Ring(row["tenant_id"], delivery)) for delivery in row["deliveries"] or ()]
 
@@ -75,10 +84,10 @@ def _fences(leases: Sequence[Lease]) -> tuple[list[TenantId], list[JobId], list[
     )
 
 
-def _claim(row: asyncpg.Record) -> Claim:
+def _claim(row: asyncpg.Record) -> ClaimResult:
     ring = Ring(row["tenant_id"], row["job_id"])
     outcome = ClaimOutcome(row["outcome"])
-    return Claim(ring=ring, outcome=outcome, job=_claimed(row) if outcome is ClaimOutcome.CLAIMED else None)
+    return ClaimResult(ring=ring, outcome=outcome, job=_claimed(row) if outcome is ClaimOutcome.CLAIMED else None)
 
 
 def _claimed(row: asyncpg.Record) -> ClaimedJob:

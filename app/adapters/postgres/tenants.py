@@ -13,7 +13,7 @@ from app.domain.keys import ApiKey, Scope
 from app.domain.tenants import Limits, Tenant, TenantState
 
 
-class PostgresTenant:
+class PostgresTenantRow:
     def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id
@@ -75,7 +75,7 @@ def _tenant(row: Row[tuple[object, ...]] | None) -> Tenant | None:
     )
 
 
-class PostgresKeys:
+class PostgresApiKeys:
     def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped
         self._tenant_id = clamped.tenant_id

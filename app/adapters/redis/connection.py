@@ -50,7 +50,7 @@ def connect(url: str, *, name: str, connections: int, may_block: float = 0) -> R
 
 
 @contextmanager
-def reachable() -> Iterator[None]:
+def redis_errors() -> Iterator[None]:
     """Turns what the server or the network refuses into Unavailable, with the server's reason."""
     try:
         yield

@@ -6,11 +6,11 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from app.adapters.redis.connection import connect, reachable
+from app.adapters.redis.connection import connect, redis_errors
 from app.adapters.redis.scripts import GIVE_BACK, RING, TAKE, LaneKeys
 from app.domain.doorbells import Ring, parse_ring, ring_message
 from app.domain.errors import Invalid, Unavailable
-from app.ports.doorbell import Delivery
+from app.ports.doorbell import DoorbellDelivery
 
 CAPACITY = 100_000
 """Bells of a lane, 14 MB, and as many delayed ones. A tenant gets as many as there is room left, so that one can fill
@@ -47,10 +47,10 @@ class RedisDoorbell:
         if rings:
             messages = [ring_message(ring) for ring in rings]
             milliseconds = max(0, round(delay / timedelta(milliseconds=1)))
-            with reachable():
+            with redis_errors():
                 await self._ring(keys=self._keys.all(), args=[CAPACITY, milliseconds, *messages])
 
-    async def answer(self, *, limit: int, wait: timedelta) -> list[Delivery]:
+    async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
         """A bell whose caller was cancelled or stopped goes back to the queue, unless the process ends first."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait.total_seconds()
@@ -62,7 +62,7 @@ class RedisDoorbell:
                 break
         return []
 
-    async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+    async def acknowledge(self, deliveries: Sequence[DoorbellDelivery]) -> None:
         """Nothing to do: taking a bell removed it."""
 
     async def stop_answering(self) -> None:
@@ -70,7 +70,7 @@ class RedisDoorbell:
             self._stopped.set_result(None)
 
     async def ping(self) -> None:
-        with reachable():
+        with redis_errors():
             await self._commands.ping()
 
     async def close(self) -> None:
@@ -110,7 +110,7 @@ class RedisDoorbell:
 
     async def _find(self, *, limit: int, seconds: float, gone: asyncio.Event) -> list[bytes]:
         """Waiting takes the one entry that says there are bells, and no bell: who ends there costs others a second."""
-        with reachable():
+        with redis_errors():
             messages, next_due = await self._take_up_to(limit)
             if messages or seconds <= 0:
                 return messages
@@ -135,14 +135,14 @@ class RedisDoorbell:
         """To the front, where they were. If the server is away they are lost, and rung again by the sweeper."""
         with suppress(Unavailable):
             messages = await look
-            with reachable():
+            with redis_errors():
                 await self._return(keys=self._keys.all(), args=messages)
 
-    def _read(self, messages: list[bytes]) -> list[Delivery]:
-        deliveries: list[Delivery] = []
+    def _read(self, messages: list[bytes]) -> list[DoorbellDelivery]:
+        deliveries: list[DoorbellDelivery] = []
         for message in messages:
             with suppress(Invalid):
-                deliveries.append(Delivery(ring=parse_ring(message)))
+                deliveries.append(DoorbellDelivery(ring=parse_ring(message)))
         if bad := len(messages) - len(deliveries):
             self._dropped(bad)
         return deliveries

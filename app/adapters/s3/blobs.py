@@ -7,10 +7,10 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from app.adapters.aws.client import code_of
-from app.adapters.s3.bucket import Answer, Bucket
+from app.adapters.s3.bucket import S3Bucket, S3Response
 from app.adapters.s3.faults import BEYOND_THE_END, NO_OBJECT
 from app.adapters.s3.upload import abort, store
-from app.domain.documents import NAME_PATTERN
+from app.domain.documents import BLOB_NAME_PATTERN
 from app.domain.errors import NotFound, Unavailable
 from app.domain.ids import TenantId
 from app.ports.blobs import CHUNK
@@ -19,7 +19,7 @@ NO_TIME = timedelta()
 
 
 class S3Blobs:
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: S3Bucket) -> None:
         """`bucket` is open."""
         self._bucket = bucket
 
@@ -44,7 +44,7 @@ class S3Blobs:
         start = len(self._bucket.folder(tenant_id))
         async for names in self._bucket.objects(tenant_id, before=datetime.now(UTC) - older_than):
             for name in names:
-                if NAME_PATTERN.fullmatch(name[start:]):
+                if BLOB_NAME_PATTERN.fullmatch(name[start:]):
                     yield f"{tenant_id}/{name[start:]}"
 
     async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
@@ -75,7 +75,7 @@ class S3Blobs:
                 while chunk := await self._next(body):
                     yield chunk
 
-    async def _open(self, name: str, *, start: int, end: int | None) -> Answer:
+    async def _open(self, name: str, *, start: int, end: int | None) -> S3Response:
         if end is not None and end <= start:
             # HTTP has no empty ranges; whether there is such a blob is to be told nevertheless.
             return await self._bucket.ask("head_object", Key=name)

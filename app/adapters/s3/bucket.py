@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.config import Config
 
-from app.adapters.aws.client import aws_reachable, client
+from app.adapters.aws.client import aws_reachable, new_client
 from app.adapters.s3.faults import refusal
 from app.domain import ids
 from app.domain.documents import parse_blob_key
@@ -28,10 +28,10 @@ TRIES = 3
 PAGE = 1_000
 """Objects listed or deleted with one request; a limit of S3."""
 
-Answer = Mapping[str, Any]
+S3Response = Mapping[str, Any]
 
 
-class Bucket:
+class S3Bucket:
     def __init__(self, name: str, *, prefix: str, endpoint_url: str | None, region: str | None) -> None:
         """`prefix` is a folder, without slashes at its ends, or nothing."""
         self.name = name
@@ -52,7 +52,7 @@ class Bucket:
             s3={"addressing_style": "path" if self._endpoint_url else "auto"},
         )
         with self.reachable():
-            made = client("s3", endpoint_url=self._endpoint_url, region=self._region, config=config)
+            made = new_client("s3", endpoint_url=self._endpoint_url, region=self._region, config=config)
             self._client = await self._stack.enter_async_context(made)
 
     async def close(self) -> None:
@@ -67,7 +67,7 @@ class Bucket:
         tenant, name = parse_blob_key(key)
         return self.folder(tenant) + name
 
-    async def call(self, operation: str, **arguments: object) -> Answer:
+    async def call(self, operation: str, **arguments: object) -> S3Response:
         """Raises Unavailable."""
         with self.reachable():
             return await self.ask(operation, **arguments)
@@ -79,9 +79,9 @@ class Bucket:
             raise Unavailable(f"the bucket {self.name}: what answers at its endpoint is not S3")
         return str(value)
 
-    async def ask(self, operation: str, **arguments: object) -> Answer:
+    async def ask(self, operation: str, **arguments: object) -> S3Response:
         """Do the same as `call`, but raise the client's own error for a caller that understands it."""
-        answer: Answer = await getattr(self._client, operation)(Bucket=self.name, **arguments)
+        answer: S3Response = await getattr(self._client, operation)(Bucket=self.name, **arguments)
         return answer
 
     async def ping(self) -> None:
@@ -102,7 +102,7 @@ class Bucket:
 
     async def _pages(
         self, operation: str, part: str, tenant_id: TenantId, **arguments: object
-    ) -> AsyncIterator[list[Answer]]:
+    ) -> AsyncIterator[list[S3Response]]:
         folder = self.folder(tenant_id)
         pages = self._client.get_paginator(operation).paginate(Bucket=self.name, Prefix=folder, **arguments)
         answers = aiter(pages)

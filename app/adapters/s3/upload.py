@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from app.adapters.s3.bucket import Bucket
+from app.adapters.s3.bucket import S3Bucket
 from app.domain.errors import TooLarge, Unavailable
 
 log = structlog.get_logger()
@@ -24,7 +24,7 @@ ABORT_PATIENCE = 10
 """Seconds. What can't be taken back meanwhile is left to the purge and to the bucket's lifecycle rule."""
 
 
-async def store(bucket: Bucket, name: str, chunks: AsyncIterator[bytes]) -> None:
+async def store(bucket: S3Bucket, name: str, chunks: AsyncIterator[bytes]) -> None:
     """Send what fits into one part as a whole, anything longer part by part. Raises Unavailable, TooLarge."""
     async with aclosing(_parts(chunks)) as parts:
         first = await anext(parts)
@@ -34,11 +34,11 @@ async def store(bucket: Bucket, name: str, chunks: AsyncIterator[bytes]) -> None
             await _in_parts(bucket, name, _chain(first, parts))
 
 
-async def abort(bucket: Bucket, name: str, upload_id: str) -> None:
+async def abort(bucket: S3Bucket, name: str, upload_id: str) -> None:
     await bucket.call("abort_multipart_upload", Key=name, UploadId=upload_id)
 
 
-async def _in_parts(bucket: Bucket, name: str, parts: AsyncIterator[io.BytesIO]) -> None:
+async def _in_parts(bucket: S3Bucket, name: str, parts: AsyncIterator[io.BytesIO]) -> None:
     # Begun by a task of its own: cut off with its caller, it could leave an upload whose id nobody has heard.
     begun = asyncio.create_task(_begin(bucket, name))
     try:
@@ -52,11 +52,11 @@ async def _in_parts(bucket: Bucket, name: str, parts: AsyncIterator[io.BytesIO])
         raise
 
 
-async def _begin(bucket: Bucket, name: str) -> str:
+async def _begin(bucket: S3Bucket, name: str) -> str:
     return await bucket.tell("UploadId", "create_multipart_upload", Key=name)
 
 
-async def _send(bucket: Bucket, name: str, upload_id: str, parts: AsyncIterator[io.BytesIO]) -> list[dict[str, Any]]:
+async def _send(bucket: S3Bucket, name: str, upload_id: str, parts: AsyncIterator[io.BytesIO]) -> list[dict[str, Any]]:
     """One part is on its way while the next is filled."""
     sent: list[dict[str, Any]] = []
     on_its_way: asyncio.Task[dict[str, Any]] | None = None
@@ -76,12 +76,12 @@ async def _send(bucket: Bucket, name: str, upload_id: str, parts: AsyncIterator[
             await _to_its_end(_ended(on_its_way))
 
 
-async def _send_one(bucket: Bucket, name: str, upload_id: str, *, number: int, part: io.BytesIO) -> dict[str, Any]:
+async def _send_one(bucket: S3Bucket, name: str, upload_id: str, *, number: int, part: io.BytesIO) -> dict[str, Any]:
     etag = await bucket.tell("ETag", "upload_part", Key=name, UploadId=upload_id, PartNumber=number, Body=part)
     return {"PartNumber": number, "ETag": etag}
 
 
-async def _take_back(bucket: Bucket, name: str, begun: asyncio.Task[str]) -> None:
+async def _take_back(bucket: S3Bucket, name: str, begun: asyncio.Task[str]) -> None:
     try:
         async with asyncio.timeout(ABORT_PATIENCE):
             await asyncio.wait({begun})

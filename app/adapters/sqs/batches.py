@@ -11,18 +11,18 @@ SIZE = 10
 AT_ONCE = 8
 """Requests under way for one call."""
 
-Entry = Mapping[str, Any]
+SqsEntry = Mapping[str, Any]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedEntry:
-    entry: Entry
+    entry: SqsEntry
     code: str
 
 
 async def in_batches(
-    call: Callable[[list[Entry]], Awaitable[Mapping[str, Any]]], entries: Sequence[Entry]
+    call: Callable[[list[SqsEntry]], Awaitable[Mapping[str, Any]]], entries: Sequence[SqsEntry]
 ) -> list[RefusedEntry]:
     """Entries that failed or that no answer mentions. The first error of a request ends it after those under way."""
     refused: list[RefusedEntry] = []
@@ -38,7 +38,7 @@ async def in_batches(
 
 
 async def _one(
-    call: Callable[[list[Entry]], Awaitable[Mapping[str, Any]]], batch: Sequence[Entry]
+    call: Callable[[list[SqsEntry]], Awaitable[Mapping[str, Any]]], batch: Sequence[SqsEntry]
 ) -> list[RefusedEntry]:
     named = {str(number): entry for number, entry in enumerate(batch)}
     answer = await call([{**entry, "Id": name} for name, entry in named.items()])

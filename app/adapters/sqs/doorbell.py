@@ -8,15 +8,15 @@ from typing import Any, TypeVar
 
 import structlog
 
-from app.adapters.sqs.batches import AT_ONCE, SIZE, Entry, RefusedEntry
-from app.adapters.sqs.queue import INVALID, SqsQueue
+from app.adapters.sqs.batches import AT_ONCE, SIZE, RefusedEntry, SqsEntry
+from app.adapters.sqs.queue import INVALID_REQUEST_CODES, SqsQueue
 from app.domain.doorbells import Ring, parse_ring, ring_message
 from app.domain.errors import Invalid, Unavailable
-from app.ports.doorbell import Delivery
+from app.ports.doorbell import DoorbellDelivery
 
 log = structlog.get_logger()
 T = TypeVar("T")
-Message = Mapping[str, Any]
+SqsMessage = Mapping[str, Any]
 
 GROUP = "MessageGroupId"
 """Accepted by standard queues since July 2025. It changes whom SQS serves first, and nothing in the message."""
@@ -72,7 +72,7 @@ class SqsDoorbell:
                 f"the queue {self._queue.name} refused {len(refused)} of {len(rings)} doorbells ({codes})"
             )
 
-    async def answer(self, *, limit: int, wait: timedelta) -> list[Delivery]:
+    async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
         if self._stopping.done():
             return []
         gone = asyncio.Event()
@@ -87,7 +87,7 @@ class SqsDoorbell:
                 self._leave(self._give_back(collecting))
         return collecting.result() if taken else []
 
-    async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+    async def acknowledge(self, deliveries: Sequence[DoorbellDelivery]) -> None:
         await self._delete([delivery.receipt for delivery in deliveries])
 
     async def stop_answering(self) -> None:
@@ -106,15 +106,17 @@ class SqsDoorbell:
                 task.cancel()
         await self._queue.close()
 
-    async def _send(self, entries: Sequence[Entry]) -> list[RefusedEntry]:
+    async def _send(self, entries: Sequence[SqsEntry]) -> list[RefusedEntry]:
         return await self._queue.in_batches("send_message_batch", entries)
 
     async def _send_again(self, refused: Sequence[RefusedEntry]) -> list[RefusedEntry]:
         """Without the group, where that may be the reason."""
-        disputed = any(each.code in INVALID and GROUP in each.entry for each in refused)
-        again = await self._send([_groupless(each.entry) if each.code in INVALID else each.entry for each in refused])
+        disputed = any(each.code in INVALID_REQUEST_CODES and GROUP in each.entry for each in refused)
+        again = await self._send(
+            [_groupless(each.entry) if each.code in INVALID_REQUEST_CODES else each.entry for each in refused]
+        )
         # Learned from what went well without it: an entry may be refused for something else.
-        if disputed and self._fair and not any(each.code in INVALID for each in again):
+        if disputed and self._fair and not any(each.code in INVALID_REQUEST_CODES for each in again):
             self._fair = False
             log.warning("fair_queue_refused", queue=self._queue.name)
         return again
@@ -123,7 +125,7 @@ class SqsDoorbell:
         group = {GROUP: ring.tenant_id} if self._fair else {}
         return {"MessageBody": ring_message(ring), "DelaySeconds": seconds, **group}
 
-    async def _collect(self, *, limit: int, wait: timedelta, gone: asyncio.Event) -> list[Delivery]:
+    async def _collect(self, *, limit: int, wait: timedelta, gone: asyncio.Event) -> list[DoorbellDelivery]:
         """Polls until there is something, the wait is over, or whoever asked is gone."""
         end = _now() + wait.total_seconds()
         while True:
@@ -135,27 +137,27 @@ class SqsDoorbell:
             if not seconds:
                 await asyncio.sleep(min(PAUSE, left))
 
-    async def _receive(self, limit: int, *, seconds: int) -> list[Delivery]:
+    async def _receive(self, limit: int, *, seconds: int) -> list[DoorbellDelivery]:
         messages = await self._poll(min(limit, SIZE), seconds)
         if len(messages) == SIZE < limit:
             # Only now, and without waiting: of polls side by side that wait, all but one would go on for nothing.
             messages += await self._more(limit - SIZE)
         return self._parsed(messages)
 
-    async def _more(self, limit: int) -> list[Message]:
+    async def _more(self, limit: int) -> list[SqsMessage]:
         counts = [min(SIZE, limit - start) for start in range(0, min(limit, SIZE * AT_ONCE), SIZE)]
         polls = await asyncio.gather(*(self._poll(count, 0) for count in counts), return_exceptions=True)
         # An error here must not cost the messages that are held already; the next poll meets it again.
         return [message for poll in polls if isinstance(poll, list) for message in poll]
 
-    async def _poll(self, count: int, seconds: int) -> list[Message]:
+    async def _poll(self, count: int, seconds: int) -> list[SqsMessage]:
         answer = await self._queue.call(
             "receive_message", MaxNumberOfMessages=count, WaitTimeSeconds=seconds, VisibilityTimeout=VISIBILITY
         )
         return list(answer.get("Messages", []))
 
-    def _parsed(self, messages: Sequence[Message]) -> list[Delivery]:
-        deliveries: list[Delivery] = []
+    def _parsed(self, messages: Sequence[SqsMessage]) -> list[DoorbellDelivery]:
+        deliveries: list[DoorbellDelivery] = []
         malformed: list[object] = []
         for message in messages:
             try:
@@ -164,7 +166,7 @@ class SqsDoorbell:
             except Invalid:
                 malformed.append(message["ReceiptHandle"])
             else:
-                deliveries.append(Delivery(ring=ring, receipt=message["ReceiptHandle"]))
+                deliveries.append(DoorbellDelivery(ring=ring, receipt=message["ReceiptHandle"]))
         if malformed:
             self._drop(malformed)
         return deliveries
@@ -188,7 +190,7 @@ class SqsDoorbell:
             codes = sorted({each.code for each in refused})
             log.info("doorbells_left", queue=self._queue.name, count=len(refused), reason=codes)
 
-    async def _give_back(self, collecting: asyncio.Task[list[Delivery]]) -> None:
+    async def _give_back(self, collecting: asyncio.Task[list[DoorbellDelivery]]) -> None:
         """Let others hear at once what was received for somebody who has gone."""
         try:
             entries = [{"ReceiptHandle": each.receipt, "VisibilityTimeout": 0} for each in await collecting]
@@ -208,7 +210,7 @@ class SqsDoorbell:
         return task
 
 
-def _groupless(entry: Entry) -> Entry:
+def _groupless(entry: SqsEntry) -> SqsEntry:
     return {name: value for name, value in entry.items() if name != GROUP}
 
 

@@ -7,30 +7,30 @@ from typing import Any
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from app.adapters.aws.client import FORBIDDEN, aws_reachable, client, code_of
-from app.adapters.sqs.batches import Entry, RefusedEntry, in_batches
+from app.adapters.aws.client import FORBIDDEN, aws_reachable, code_of, new_client
+from app.adapters.sqs.batches import RefusedEntry, SqsEntry, in_batches
 from app.domain.errors import Unavailable
 
-MISSING = frozenset({"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"})
+MISSING_QUEUE_CODES = frozenset({"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"})
 """The same error in the older and in the newer protocol of SQS."""
 
-INVALID = frozenset({"InvalidParameterValue", "InvalidParameterValueException"})
+INVALID_REQUEST_CODES = frozenset({"InvalidParameterValue", "InvalidParameterValueException"})
 """Error codes of a batch's entry, and from some local servers of the whole request."""
 
 
 def is_missing(error: ClientError) -> bool:
-    return code_of(error) in MISSING
+    return code_of(error) in MISSING_QUEUE_CODES
 
 
 def is_invalid(error: BaseException | None) -> bool:
     """Error codes that blame the message, not the connection or the permission."""
-    return isinstance(error, ClientError) and code_of(error) in INVALID
+    return isinstance(error, ClientError) and code_of(error) in INVALID_REQUEST_CODES
 
 
 def refusal(error: ClientError) -> str | None:
     # Rights have the name of the single operation: there is no sqs:SendMessageBatch.
     code, operation = code_of(error), error.operation_name.removesuffix("Batch")
-    if code in MISSING:
+    if code in MISSING_QUEUE_CODES:
         return "it does not exist; create it, or allow sqs:CreateQueue"
     if code in FORBIDDEN and operation == "CreateQueue":
         return "it does not exist, and these credentials may not create it; create it, or allow sqs:CreateQueue"
@@ -60,7 +60,7 @@ class SqsQueue:
 
     async def open(self) -> None:
         with self._reachable():
-            made = client("sqs", endpoint_url=self._endpoint_url, region=self._region, config=self._config)
+            made = new_client("sqs", endpoint_url=self._endpoint_url, region=self._region, config=self._config)
             self._client = await self._stack.enter_async_context(made)
         await self.find()
 
@@ -94,18 +94,18 @@ class SqsQueue:
             await self.find()
             return await self._request(operation, arguments)
 
-    async def in_batches(self, operation: str, entries: Sequence[Entry]) -> list[RefusedEntry]:
+    async def in_batches(self, operation: str, entries: Sequence[SqsEntry]) -> list[RefusedEntry]:
         """The entries that were not done. Raises Unavailable; some may have been done then."""
         return await in_batches(lambda batch: self._batch(operation, batch), entries)
 
-    async def _batch(self, operation: str, batch: Sequence[Entry]) -> Mapping[str, Any]:
+    async def _batch(self, operation: str, batch: Sequence[SqsEntry]) -> Mapping[str, Any]:
         try:
             return await self.call(operation, Entries=batch)
         except Unavailable as error:
             if not is_invalid(error.__cause__):
                 raise
             # SQS says of each entry what is wrong with it; some local servers refuse the request for one.
-            return {"Failed": [{"Id": entry["Id"], "Code": min(INVALID)} for entry in batch]}
+            return {"Failed": [{"Id": entry["Id"], "Code": min(INVALID_REQUEST_CODES)} for entry in batch]}
 
     async def _request(self, operation: str, arguments: Mapping[str, object]) -> Mapping[str, Any]:
         answer: Mapping[str, Any] = await getattr(self._client, operation)(QueueUrl=self._url, **arguments)

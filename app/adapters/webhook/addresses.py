@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+IpAddress = IPv4Address | IPv6Address
+IpNetwork = IPv4Network | IPv6Network
 
 NEVER = [
     ip_network(network)
@@ -55,7 +55,7 @@ NAT64 = ip_network("64:ff9b::/96")
 COMPATIBLE = ip_network("::/96")
 
 
-def allowed(text: str, *, private: bool) -> bool:
+def is_allowed(text: str, *, private: bool) -> bool:
     """`private`: the tenant may reach inside. An address of IPv6 that leads to one of IPv4 counts as both."""
     try:
         # A scope, `%eth0`, is only to be had by those that are refused.
@@ -65,17 +65,17 @@ def allowed(text: str, *, private: bool) -> bool:
     return all(_allowed(each, private=private) for each in _meant(address))
 
 
-def _allowed(address: Address, *, private: bool) -> bool:
+def _allowed(address: IpAddress, *, private: bool) -> bool:
     if _within(address, NEVER):
         return False
     return private or (address.is_global and not address.is_multicast and not _within(address, PRIVATE))
 
 
-def _within(address: Address, networks: list[Network]) -> bool:
+def _within(address: IpAddress, networks: list[IpNetwork]) -> bool:
     return any(address in network for network in networks)
 
 
-def _meant(address: Address) -> Iterator[Address]:
+def _meant(address: IpAddress) -> Iterator[IpAddress]:
     """The address, and that of IPv4 which it leads to: through a gateway, or as another spelling of the same."""
     if isinstance(address, IPv4Address) or address.ipv4_mapped is None:
         yield address

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import httpx
 
-from app.adapters.webhook.targets import Target, TargetRefused, TargetResolver, check, pinned
+from app.adapters.webhook.targets import TargetRefused, TargetResolver, WebhookTarget, check, pinned_url
 from app.ports.sender import WebhookResponse, WebhookUnanswered
 
 TOTAL = 15.0
@@ -28,7 +28,7 @@ LARGEST_ANSWER = 64 * 1024
 TIMED_OUT = WebhookUnanswered(code="timeout", message=f"the receiver has not answered within {TOTAL:g} s")
 
 
-class HttpSender:
+class HttpWebhookSender:
     def __init__(
         self,
         targets: TargetResolver,
@@ -73,7 +73,7 @@ class HttpSender:
             return WebhookUnanswered(code="no_address", message=str(fault))
 
     async def _sent(
-        self, target: Target, *, body: bytes, headers: Mapping[str, str]
+        self, target: WebhookTarget, *, body: bytes, headers: Mapping[str, str]
     ) -> WebhookResponse | WebhookUnanswered:
         """To the first address that takes a connection: until then, nobody has been told anything."""
         for address in target.addresses:
@@ -82,11 +82,11 @@ class HttpSender:
         return WebhookUnanswered(code="no_connection", message="no connection to the receiver could be made")
 
     async def _posted(
-        self, target: Target, address: str, *, body: bytes, headers: Mapping[str, str]
+        self, target: WebhookTarget, address: str, *, body: bytes, headers: Mapping[str, str]
     ) -> WebhookResponse | WebhookUnanswered:
         request = self._http.build_request(
             "POST",
-            pinned(target, address),
+            pinned_url(target, address),
             content=body,
             headers={
                 **headers,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from app.adapters.webhook.addresses import allowed
+from app.adapters.webhook.addresses import is_allowed
 from app.domain.errors import Invalid
 
 LONGEST = 2_000
@@ -25,12 +25,12 @@ PORTS = frozenset({80, 443, 8080, 8443})
 NO_PUBLIC_ADDRESS = "the host of the URL has no public address"
 """Also where it has none at all: who asks is not told what names there are inside."""
 
-Lookup = Callable[[str, int], Awaitable[list[str]]]
+ResolveHost = Callable[[str, int], Awaitable[list[str]]]
 """Host and port; the addresses. Raises OSError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class WebhookTarget:
     url: httpx.URL
     addresses: tuple[str, ...]
     """All of them are allowed."""
@@ -41,7 +41,7 @@ class TargetRefused(Exception):
 
 
 class TargetResolver:
-    def __init__(self, *, allow_private: bool, allow_http: bool, lookup: Lookup | None = None) -> None:
+    def __init__(self, *, allow_private: bool, allow_http: bool, lookup: ResolveHost | None = None) -> None:
         self._allow_private = allow_private
         self._allow_http = allow_http
         self._threads = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="webhook-lookup")
@@ -50,7 +50,7 @@ class TargetResolver:
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def find(self, text: str) -> Target:
+    async def find(self, text: str) -> WebhookTarget:
         """Raises NoTarget, and TimeoutError by whoever limits the time."""
         url = self._parsed(text)
         try:
@@ -58,9 +58,9 @@ class TargetResolver:
         except (OSError, UnicodeError):
             raise TargetRefused(NO_PUBLIC_ADDRESS) from None
         # One that is not allowed damns all: a name for both is how a check is got around.
-        if not addresses or not all(allowed(address, private=self._allow_private) for address in addresses):
+        if not addresses or not all(is_allowed(address, private=self._allow_private) for address in addresses):
             raise TargetRefused(NO_PUBLIC_ADDRESS)
-        return Target(url=url, addresses=tuple(dict.fromkeys(addresses)))
+        return WebhookTarget(url=url, addresses=tuple(dict.fromkeys(addresses)))
 
     def _parsed(self, text: str) -> httpx.URL:
         if len(text) > LONGEST:
@@ -102,7 +102,7 @@ async def check(targets: TargetResolver, url: str, *, seconds: float) -> None:
         raise Invalid(str(fault), pointer="/url") from None
 
 
-def pinned(target: Target, address: str) -> httpx.URL:
+def pinned_url(target: WebhookTarget, address: str) -> httpx.URL:
     """The same URL at this very address; the host's name goes into the header and into the handshake."""
     return target.url.copy_with(host=str(ipaddress.ip_address(address.partition("%")[0])))
 

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from app.cli import addresses
-from app.cli.upload.find_files import FileList, gather
+from app.cli.upload.find_files import FileList, find_files
 from app.cli.upload.progress import ProgressBars
 from app.cli.upload.report import UploadReport
 from app.cli.upload.sender import WATCHERS, UploadOptions, UploadSender, UploadStopped
@@ -66,7 +66,7 @@ def upload(
     with Client(address.url, address.api_key, patience=RetryPolicy(seconds=0)) as client:
         # A wrong address or key is one fault, and not one for each file.
         client.me()
-    gathered = gather(files, name=name)
+    gathered = find_files(files, name=name)
     sys.exit(_run(address, gathered, order, parallel=parallel, as_json=as_json))
 
 

@@ -57,7 +57,7 @@ class FileList:
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
     def leave_out(self, path: Path | str, why: str, *, is_fault: bool = False) -> None:
-        self.left_out.append(SkippedFile(shown=shown(path), why=why, is_fault=is_fault))
+        self.left_out.append(SkippedFile(shown=printable(path), why=why, is_fault=is_fault))
 
     def add(self, path: Path, *, named: bool) -> None:
         """A file; once, by however many ways it is reached."""
@@ -72,10 +72,10 @@ class FileList:
             self.leave_out(path, "the file is empty", is_fault=named)
         elif (found.st_dev, found.st_ino) not in self._seen:
             self._seen.add((found.st_dev, found.st_ino))
-            self.files.append(LocalFile(shown=shown(path), source=path, filename=path.name, size=found.st_size))
+            self.files.append(LocalFile(shown=printable(path), source=path, filename=path.name, size=found.st_size))
 
 
-def gather(names: Sequence[str], *, name: str | None) -> FileList:
+def find_files(names: Sequence[str], *, name: str | None) -> FileList:
     """`name`: of what comes by standard input."""
     gathered = FileList()
     for each in names:
@@ -88,7 +88,7 @@ def gather(names: Sequence[str], *, name: str | None) -> FileList:
     return gathered
 
 
-def shown(path: Path | str) -> str:
+def printable(path: Path | str) -> str:
     return _UNSHOWN.sub("�", str(path))
 
 
@@ -115,12 +115,12 @@ def _add_folder(gathered: FileList, folder: Path) -> None:
     for place, folders, names in os.walk(folder, onerror=unread):
         for link in sorted(name for name in folders if (Path(place) / name).is_symlink()):
             gathered.leave_out(Path(place) / link, "a link to a folder: name it itself")
-        folders[:] = sorted(_seen_ones(folders, gathered))
-        for name in sorted(_seen_ones(names, gathered)):
+        folders[:] = sorted(_visible_files(folders, gathered))
+        for name in sorted(_visible_files(names, gathered)):
             gathered.add(Path(place) / name, named=False)
 
 
-def _seen_ones(names: Iterable[str], gathered: FileList) -> Iterator[str]:
+def _visible_files(names: Iterable[str], gathered: FileList) -> Iterator[str]:
     for name in names:
         if name.startswith("."):
             gathered.hidden += 1
@@ -159,4 +159,4 @@ def _standard_input(name: str, gathered: FileList) -> list[LocalFile]:
     if size == 0:
         gathered.leave_out(name, "the file is empty", is_fault=True)
         return []
-    return [LocalFile(shown=shown(name), source=kept, filename=name, size=size)]
+    return [LocalFile(shown=printable(name), source=kept, filename=name, size=size)]

@@ -29,9 +29,9 @@ class ProgressBars:
         self._progress = Progress(
             TextColumn("{task.description}", table_column=Column(no_wrap=True)),
             BarColumn(),
-            _Amount(),
-            _Rate(),
-            _Left(),
+            _AmountColumn(),
+            _RateColumn(),
+            _TimeLeftColumn(),
             TimeElapsedColumn(),
             console=console,
             disable=not console.is_terminal,
@@ -91,7 +91,7 @@ class ProgressBars:
             self._progress.remove_task(bar)
 
 
-class _Amount(ProgressColumn):
+class _AmountColumn(ProgressColumn):
     @override
     def render(self, task: Task) -> Text:
         done, total = int(task.completed), int(task.total or 0)
@@ -104,7 +104,7 @@ class _Amount(ProgressColumn):
         return Text(amount, style="progress.download")
 
 
-class _Rate(ProgressColumn):
+class _RateColumn(ProgressColumn):
     @override
     def render(self, task: Task) -> Text:
         # Small files are in the system's buffers at once, which says nothing of the line.
@@ -113,7 +113,7 @@ class _Rate(ProgressColumn):
         return Text(f"{decimal(int(task.speed))}/s", style="progress.data.speed")
 
 
-class _Left(ProgressColumn):
+class _TimeLeftColumn(ProgressColumn):
     max_refresh = 0.5
 
     @override

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import httpx
 
 from app.cli.upload.find_files import LocalFile
-from app.client.client import ENDED, OFTEN, Client
+from app.client.client import ENDED, SHORTEST_POLL, Client
 from app.client.faults import ApiFault
 from app.client.retries import is_busy
 
@@ -75,7 +75,7 @@ SOON = 5.0
 UNAUTHORIZED, FORBIDDEN = 401, 403
 REFUSED = frozenset({UNAUTHORIZED, FORBIDDEN})
 
-LOOK = 0.2
+POLL_EVERY = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ class UploadSender:
                 crew.finished.set()
                 return
             try:
-                yield crew.ended.get(timeout=LOOK)
+                yield crew.ended.get(timeout=POLL_EVERY)
             except Empty:
                 continue
             told += 1
@@ -184,7 +184,7 @@ class _SenderThreads:
     def watch_all(self) -> None:
         while not self.finished.is_set():
             try:
-                outcome = self._unread.get(timeout=LOOK)
+                outcome = self._unread.get(timeout=POLL_EVERY)
             except Empty:
                 continue
             self._end(self._timed(outcome.file, lambda: self._read(outcome), so_far=outcome))  # noqa: B023 - as above
@@ -279,7 +279,7 @@ class _SenderThreads:
         while seen["state"] not in ENDED:
             if self._stop.is_set():
                 raise UploadStopped
-            seen = self._patiently(lambda: self._client.job(job["id"], wait=OFTEN))
+            seen = self._patiently(lambda: self._client.job(job["id"], wait=SHORTEST_POLL))
             if progress := seen["progress"]:
                 self._show.reading(file, progress["done"], progress["total"])
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from app.domain.errors import Unsupported
 from app.domain.filetypes.text import text_type
-from app.domain.filetypes.types import DOCX, HEAD, LOCKED, ODP, ODS, ODT, PDF, PPTX, RTF, SUPPORTED, XLSX, image_type
+from app.domain.filetypes.types import DOCX, ENCRYPTED, HEAD, ODP, ODS, ODT, PDF, PPTX, RTF, SUPPORTED, XLSX, image_type
 
 LONGEST_DIRECTORY = 1024 * 1024
 """The longest directory of a zip, in bytes at its end: some 10,000 entries.
@@ -159,5 +159,5 @@ class _CompoundFile:
             if name in self._found:
                 if refusal:
                     raise Unsupported(refusal)
-                return LOCKED
+                return ENCRYPTED
         raise Unsupported(f"this type of file is not supported: send {SUPPORTED}")

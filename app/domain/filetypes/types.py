@@ -30,7 +30,7 @@ HTML = "text/html"
 EML = "message/rfc822"
 RTF = "application/rtf"
 TEXT = "text/plain"
-LOCKED = "application/encrypted"
+ENCRYPTED = "application/encrypted"
 """An Office document with a password. It is accepted, so that its job can report the password."""
 
 NAMES = MappingProxyType(

@@ -4,7 +4,17 @@ https://www.loc.gov/standards/alto/
 """
 
 from app.domain.documents import Document
-from app.domain.formats.lines import Block, Box, Line, TextRun, around, blocks_of, escaped, language_of, pieces_of
+from app.domain.formats.lines import (
+    TextBlock,
+    TextBox,
+    TextLine,
+    TextRun,
+    blocks_of,
+    enclosing,
+    escaped_markup,
+    language_of,
+    runs_of,
+)
 from app.domain.pages import Page
 
 _UNITS_PER_POINT = 1200 / 72
@@ -23,7 +33,7 @@ FOOT = "</Layout>\n</alto>\n"
 
 
 def head(document: Document) -> str:
-    return _HEAD.format(name=escaped(document.filename))
+    return _HEAD.format(name=escaped_markup(document.filename))
 
 
 def page(page: Page) -> str:
@@ -44,22 +54,22 @@ def page(page: Page) -> str:
     return f"<Page{attributes}>\n<PrintSpace>\n{blocks}</PrintSpace>\n</Page>\n"
 
 
-def _block(block: Block, *, name: str) -> str:
+def _block(block: TextBlock, *, name: str) -> str:
     lines = "".join(_line(line, name=f"{name}_{number}") for number, line in enumerate(block, start=1))
-    return f'<TextBlock ID="block_{name}"{_place(around(pieces_of(block)))}>\n{lines}</TextBlock>\n'
+    return f'<TextBlock ID="block_{name}"{_place(enclosing(runs_of(block)))}>\n{lines}</TextBlock>\n'
 
 
-def _line(line: Line, *, name: str) -> str:
+def _line(line: TextLine, *, name: str) -> str:
     strings = "<SP/>".join(_string(piece) for piece in line)
-    return f'<TextLine ID="line_{name}"{_place(around(line))}>{strings}</TextLine>\n'
+    return f'<TextLine ID="line_{name}"{_place(enclosing(line))}>{strings}</TextLine>\n'
 
 
 def _string(piece: TextRun) -> str:
     sure = "" if piece.confidence is None else f' WC="{piece.confidence:.4f}"'
-    return f'<String CONTENT="{escaped(piece.text)}"{_place(piece.box)}{sure}/>'
+    return f'<String CONTENT="{escaped_markup(piece.text)}"{_place(piece.box)}{sure}/>'
 
 
-def _place(box: Box | None) -> str:
+def _place(box: TextBox | None) -> str:
     if box is None:
         return ""
     x0, y0, x1, y1 = box

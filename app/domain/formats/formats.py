@@ -9,7 +9,7 @@ from app.domain.pages import Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class TextFormat:
     media_type: str
     suffix: str
     """The suffix of a file's name."""
@@ -18,6 +18,6 @@ class Format:
     foot: str
 
 
-HOCR = Format(media_type="text/html", suffix=".hocr", head=hocr.head, page=hocr.page, foot=hocr.FOOT)
-ALTO = Format(media_type="application/xml", suffix=".alto.xml", head=alto.head, page=alto.page, foot=alto.FOOT)
-MARKDOWN = Format(media_type="text/markdown", suffix=".md", head=markdown.head, page=markdown.page, foot="")
+HOCR = TextFormat(media_type="text/html", suffix=".hocr", head=hocr.head, page=hocr.page, foot=hocr.FOOT)
+ALTO = TextFormat(media_type="application/xml", suffix=".alto.xml", head=alto.head, page=alto.page, foot=alto.FOOT)
+MARKDOWN = TextFormat(media_type="text/markdown", suffix=".md", head=markdown.head, page=markdown.page, foot="")

@@ -4,7 +4,17 @@ https://kba.github.io/hocr-spec/1.2/
 """
 
 from app.domain.documents import Document
-from app.domain.formats.lines import Block, Box, Line, TextRun, around, blocks_of, escaped, language_of, pieces_of
+from app.domain.formats.lines import (
+    TextBlock,
+    TextBox,
+    TextLine,
+    TextRun,
+    blocks_of,
+    enclosing,
+    escaped_markup,
+    language_of,
+    runs_of,
+)
 from app.domain.pages import Page
 
 DPI = 300
@@ -28,7 +38,7 @@ FOOT = "</body>\n</html>\n"
 
 
 def head(document: Document) -> str:
-    return _HEAD.format(title=escaped(document.filename), page_count=document.page_count or 0)
+    return _HEAD.format(title=escaped_markup(document.filename), page_count=document.page_count or 0)
 
 
 def page(page: Page) -> str:
@@ -44,8 +54,8 @@ def page(page: Page) -> str:
     return f'<div class="ocr_page" id="page_{page.number}"{tag} title="{"; ".join(says)}">\n{blocks}</div>\n'
 
 
-def _block(block: Block, *, name: str) -> str:
-    place = _title(around(pieces_of(block)))
+def _block(block: TextBlock, *, name: str) -> str:
+    place = _title(enclosing(runs_of(block)))
     lines = "\n".join(_line(line, name=f"{name}_{number}") for number, line in enumerate(block, start=1))
     return (
         f'<div class="ocr_carea" id="block_{name}"{place}>\n<p class="ocr_par" id="par_{name}"{place}>\n'
@@ -53,20 +63,20 @@ def _block(block: Block, *, name: str) -> str:
     )
 
 
-def _line(line: Line, *, name: str) -> str:
+def _line(line: TextLine, *, name: str) -> str:
     words = " ".join(_word(piece, name=f"{name}_{number}") for number, piece in enumerate(line, start=1))
-    return f'<span class="ocr_line" id="line_{name}"{_title(around(line))}>{words}</span>'
+    return f'<span class="ocr_line" id="line_{name}"{_title(enclosing(line))}>{words}</span>'
 
 
 def _word(piece: TextRun, *, name: str) -> str:
     sure = "" if piece.confidence is None else f"x_wconf {round(piece.confidence * 100)}"
-    return f'<span class="ocrx_word" id="word_{name}"{_title(piece.box, sure)}>{escaped(piece.text)}</span>'
+    return f'<span class="ocrx_word" id="word_{name}"{_title(piece.box, sure)}>{escaped_markup(piece.text)}</span>'
 
 
-def _title(box: Box | None, more: str = "") -> str:
+def _title(box: TextBox | None, more: str = "") -> str:
     says = "; ".join(filter(None, [_bbox(box) if box else "", more]))
     return f' title="{says}"' if says else ""
 
 
-def _bbox(box: Box) -> str:
+def _bbox(box: TextBox) -> str:
     return "bbox " + " ".join(str(round(value * DPI / _POINTS_PER_INCH)) for value in box)

@@ -11,28 +11,28 @@ from itertools import groupby
 
 from app.domain.pages import Page, Source
 
-Box = tuple[float, float, float, float]
+TextBox = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRun:
     text: str
-    box: Box | None = None
+    box: TextBox | None = None
     """The box, measured as a word's; None where the page has no positions."""
     confidence: float | None = None
     source: Source | None = None
 
 
-Line = Sequence[TextRun]
-Block = Sequence[Line]
+TextLine = Sequence[TextRun]
+TextBlock = Sequence[TextLine]
 
 
-def blocks_of(page: Page) -> list[Block]:
+def blocks_of(page: Page) -> list[TextBlock]:
     """Return the blocks in reading order. No block and no line is empty."""
     return _of_words(page) if page.words else list(_of_text(page.text))
 
 
-def around(pieces: Iterable[TextRun]) -> Box | None:
+def enclosing(pieces: Iterable[TextRun]) -> TextBox | None:
     """Return the box around all runs; None if one of them has no box."""
     boxes = [piece.box for piece in pieces]
     if not boxes or None in boxes:
@@ -41,11 +41,11 @@ def around(pieces: Iterable[TextRun]) -> Box | None:
     return (min(x0s), min(y0s), max(x1s), max(y1s))
 
 
-def pieces_of(block: Block) -> list[TextRun]:
+def runs_of(block: TextBlock) -> list[TextRun]:
     return [piece for line in block for piece in line]
 
 
-def _of_words(page: Page) -> list[Block]:
+def _of_words(page: Page) -> list[TextBlock]:
     pieces = (
         (word, TextRun(text=word.text, box=word.box, confidence=word.confidence, source=word.source))
         for word in page.words
@@ -56,8 +56,8 @@ def _of_words(page: Page) -> list[Block]:
     ]
 
 
-def _of_text(text: str) -> Iterator[Block]:
-    block: list[Line] = []
+def _of_text(text: str) -> Iterator[TextBlock]:
+    block: list[TextLine] = []
     for line in [*text.splitlines(), ""]:
         if pieces := [TextRun(text=part) for part in line.split()]:
             block.append(pieces)
@@ -78,7 +78,7 @@ _REFERENCES = {
 _LANGUAGE = re.compile("[a-z]{3}")
 
 
-def escaped(text: str) -> str:
+def escaped_markup(text: str) -> str:
     """Escape text for an element, or for an attribute's value in double or single quotes."""
     return _FORBIDDEN.sub("\ufffd", text).translate(_REFERENCES)
 

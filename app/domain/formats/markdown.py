@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import median
 
 from app.domain.documents import Document
-from app.domain.formats.lines import Block, Line, around, blocks_of
+from app.domain.formats.lines import TextBlock, TextLine, blocks_of, enclosing
 from app.domain.pages import Page
 
 _LARGE, _LARGER = 1.35, 1.9
@@ -40,24 +40,24 @@ def page(page: Page) -> str:
     return apart + "\n\n".join([f"<!-- page {page.number} -->", *parts]) + "\n"
 
 
-def escaped(line: str) -> str:
+def escaped_line(line: str) -> str:
     """Escape a line so that it is displayed unchanged anywhere in a document."""
     quiet = _ANYWHERE.sub(r"\\\1", line)
     return _AT_THE_BEGINNING.sub(lambda found: found[0] + "\\" if found[0].isdigit() else "\\" + found[0], quiet)
 
 
-def _parts(block: Block, *, usual: float | None) -> Iterator[str]:
+def _parts(block: TextBlock, *, usual: float | None) -> Iterator[str]:
     for paragraph in _paragraphs(block):
         mark = _heading(paragraph, usual=usual)
         if mark:
-            yield f"{mark} {escaped(' '.join(_text(line) for line in paragraph))}"
+            yield f"{mark} {escaped_line(' '.join(_text(line) for line in paragraph))}"
         else:
-            yield "\n".join(escaped(_text(line)) for line in paragraph)
+            yield "\n".join(escaped_line(_text(line)) for line in paragraph)
 
 
-def _paragraphs(block: Block) -> Iterator[Sequence[Line]]:
+def _paragraphs(block: TextBlock) -> Iterator[Sequence[TextLine]]:
     """Split a block where its lines stand apart. All words of a text layer are in one block."""
-    tops = [box[1] if (box := around(line)) else 0.0 for line in block]
+    tops = [box[1] if (box := enclosing(line)) else 0.0 for line in block]
     steps = [after - before for before, after in pairwise(tops)]
     usual = median(steps) if steps else 0.0
     start = 0
@@ -68,7 +68,7 @@ def _paragraphs(block: Block) -> Iterator[Sequence[Line]]:
     yield block[start:]
 
 
-def _heading(lines: Sequence[Line], *, usual: float | None) -> str:
+def _heading(lines: Sequence[TextLine], *, usual: float | None) -> str:
     words = sum(len(line) for line in lines)
     if usual is None or words > _LONGEST_HEADING:
         return ""
@@ -78,7 +78,7 @@ def _heading(lines: Sequence[Line], *, usual: float | None) -> str:
     return "#" if height >= usual * _LARGER else "##"
 
 
-def _usual_height(lines: Sequence[Line]) -> float | None:
+def _usual_height(lines: Sequence[TextLine]) -> float | None:
     """Return the usual height, weighted by words: long lines, which have letters of all heights, count the most."""
     if len(lines) < _FEWEST_LINES:
         return None
@@ -86,10 +86,10 @@ def _usual_height(lines: Sequence[Line]) -> float | None:
     return median(heights) if min(heights) > 0 else None
 
 
-def _height(line: Line) -> float:
-    box = around(line)
+def _height(line: TextLine) -> float:
+    box = enclosing(line)
     return box[3] - box[1] if box else 0.0
 
 
-def _text(line: Line) -> str:
+def _text(line: TextLine) -> str:
     return " ".join(piece.text for piece in line)

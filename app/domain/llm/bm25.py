@@ -16,7 +16,7 @@ TERM = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u2e80-\U0003ffff]+|\w+")
 UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u2e80-\U0003ffff]")
 
 
-def ranked(question: str, texts: Mapping[int, str]) -> list[int]:
+def rank(question: str, texts: Mapping[int, str]) -> list[int]:
     """Return the numbers of the texts, the most relevant first. Texts without a match come last, in their own order."""
     terms = set(terms_of(question))
     counts = {number: Counter(terms_of(text)) for number, text in texts.items()}

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from app.domain.llm.token_estimate import estimate
+from app.domain.llm.token_estimate import estimate_tokens
 
-LEAST_PIECE = 200
+LEAST_SLICE = 200
 """Characters that are not cut any further. A model that can't take them in can't take in a question either."""
 
 HEADING = 24
@@ -21,11 +21,11 @@ class PagePart:
 
     @property
     def tokens(self) -> int:
-        return HEADING + estimate(self.text)
+        return HEADING + estimate_tokens(self.text)
 
     def halves(self) -> "tuple[PagePart, PagePart] | None":
         """Cut at the line end nearest to the middle, or else at the nearest space; None when the part is too short."""
-        if len(self.text) < 2 * LEAST_PIECE:
+        if len(self.text) < 2 * LEAST_SLICE:
             return None
         at = _cut(self.text)
         return PagePart(page=self.page, text=self.text[:at]), PagePart(page=self.page, text=self.text[at:])
@@ -51,7 +51,7 @@ class Chunk:
         return Chunk(self.pieces[:middle]), Chunk(self.pieces[middle:])
 
 
-def chunked(pieces: Iterable[PagePart], *, room: int) -> list[Chunk]:
+def chunks_of(pieces: Iterable[PagePart], *, room: int) -> list[Chunk]:
     """Return as few chunks as fit `room` tokens each, in order. A piece that can't be cut further may exceed it."""
     chunks: list[list[PagePart]] = []
     filled = room
@@ -64,7 +64,7 @@ def chunked(pieces: Iterable[PagePart], *, room: int) -> list[Chunk]:
     return [Chunk(tuple(chunk)) for chunk in chunks]
 
 
-def ranges(numbers: Iterable[int]) -> str:
+def page_ranges(numbers: Iterable[int]) -> str:
     """Return page numbers as `1-3,7`, the form that an `ocr` job accepts."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
@@ -87,7 +87,7 @@ def _fitting(pieces: Iterable[PagePart], room: int) -> Iterator[PagePart]:
 def _cut(text: str) -> int:
     middle = len(text) // 2
     for mark in ("\n", " "):
-        ends: Sequence[int] = [text.rfind(mark, LEAST_PIECE // 2, middle) + 1, text.find(mark, middle) + 1]
+        ends: Sequence[int] = [text.rfind(mark, LEAST_SLICE // 2, middle) + 1, text.find(mark, middle) + 1]
         near = [end for end in ends if 0 < end < len(text)]
         if near:
             return min(near, key=lambda end: abs(end - middle))

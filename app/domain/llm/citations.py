@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from typing_extensions import override
 
-from app.domain.llm.dates import day_of, days_in
-from app.domain.llm.numbers import figures_in, readings
+from app.domain.llm.dates import date_of, dates_in
+from app.domain.llm.numbers import number_meanings, numbers_in
 from app.domain.llm.page_text import SearchableText, WordSpan
 from app.domain.pages import Page
 
-TELLING = 3
+DISTINCTIVE = 3
 """The fewest letters and digits of a quote that are not on a page by chance. A 0 is on any page."""
 
 BARE_NUMBER = re.compile(r"[\d.,'’ +()-]+")
@@ -29,11 +29,11 @@ class SearchedPage(SearchableText):
 
     @cached_property
     def figures(self) -> Mapping[Decimal, list[WordSpan]]:
-        return _by_meaning(figures_in(self.searched))
+        return _by_meaning(numbers_in(self.searched))
 
     @cached_property
     def days(self) -> Mapping[date, list[WordSpan]]:
-        return _by_meaning(days_in(self.searched))
+        return _by_meaning(dates_in(self.searched))
 
 
 class CitationPages(Mapping[int, SearchedPage]):
@@ -59,7 +59,7 @@ class CitationPages(Mapping[int, SearchedPage]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedSource:
+class QuotedSource:
     """The source that a model names for a value."""
 
     page: int
@@ -81,7 +81,7 @@ class Citation:
         return {"page": self.page, "words": list(self.words), "quote": self.quote, "verified": self.verified}
 
 
-def cite(value: object, source: ClaimedSource | None, pages: Mapping[int, SearchedPage]) -> Citation:
+def cite(value: object, source: QuotedSource | None, pages: Mapping[int, SearchedPage]) -> Citation:
     """Cite a value from its claimed source.
 
     A value that is not on the page is not verified, even where the quote is.
@@ -104,7 +104,7 @@ def search(value: object, pages: Mapping[int, SearchedPage]) -> Citation:
         return Citation(page=None)
     ((number, page, place),) = found
     quote = page.quote(place)
-    if sum(map(str.isalnum, quote)) < TELLING:
+    if sum(map(str.isalnum, quote)) < DISTINCTIVE:
         return Citation(page=None)
     return Citation(page=number, words=page.indexes(place), quote=quote, verified=True)
 
@@ -125,10 +125,10 @@ def locate(value: object, page: SearchedPage, *, near: WordSpan | None = None) -
 def _meant(value: str, page: SearchedPage) -> list[WordSpan] | None:
     """Return the positions of the same number or the same day in another notation."""
     # Only numbers without a currency or a unit, because 12 € and 12 $ differ.
-    numbers = readings(value) if BARE_NUMBER.fullmatch(value) else frozenset()
+    numbers = number_meanings(value) if BARE_NUMBER.fullmatch(value) else frozenset()
     if len(numbers) == 1:
         return page.figures.get(min(numbers))
-    day = day_of(value)
+    day = date_of(value)
     return page.days.get(day) if day is not None else None
 
 

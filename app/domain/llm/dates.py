@@ -32,7 +32,7 @@ FILLERS = frozenset({"of", "de", "del", "di", "do", "den", "der", "the", "st", "
 
 NUMERIC = re.compile(r"(\d{1,4})([./-])\s*(\d{1,2})\2\s*(\d{1,4})(?:T[\d:.,+\-Z]*)?")
 COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})")
-PIECE = re.compile(r"\d+|[^\W\d_]+")
+DATE_TOKEN = re.compile(r"\d+|[^\W\d_]+")
 
 
 class DatePart(NamedTuple):
@@ -40,7 +40,7 @@ class DatePart(NamedTuple):
     word: int
 
 
-def days_in(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[date]]]:
+def dates_in(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[date]]]:
     """Yield each position of a date, with the days that it may mean."""
     plain = [unicodedata.normalize("NFKC", word).translate(DASHES).strip("()[],;:") for word in words]
     for first, word in enumerate(plain):
@@ -52,11 +52,11 @@ def days_in(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[date]]]:
     yield from _named(plain)
 
 
-def day_of(text: str) -> date | None:
+def date_of(text: str) -> date | None:
     """Return the one day that the whole text means; None where it may be two, or where the text is more than a date."""
     words = text.split()
     whole = WordSpan(0, len(words) - 1)
-    meant = {day for place, days in days_in(words) if place == whole for day in days}
+    meant = {day for place, days in dates_in(words) if place == whole for day in days}
     return meant.pop() if len(meant) == 1 else None
 
 
@@ -75,7 +75,7 @@ def _numeric(text: str) -> frozenset[date]:
 
 def _named(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[date]]]:
     pieces = [
-        DatePart(found[0].casefold(), index) for index, word in enumerate(words) for found in PIECE.finditer(word)
+        DatePart(found[0].casefold(), index) for index, word in enumerate(words) for found in DATE_TOKEN.finditer(word)
     ]
     pieces = [piece for piece in pieces if piece.text not in FILLERS]
     for at, piece in enumerate(pieces):

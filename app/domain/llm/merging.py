@@ -37,7 +37,7 @@ def leaves(data: object, at: str = "") -> Iterator[tuple[str, object]]:
     """Yield each leaf with its JSON pointer. null, "", {} and [] count as no value."""
     if isinstance(data, Mapping):
         for name, value in data.items():
-            yield from leaves(value, f"{at}/{escaped(name)}")
+            yield from leaves(value, f"{at}/{escaped_pointer(name)}")
     elif isinstance(data, list):
         for index, value in enumerate(data):
             yield from leaves(value, f"{at}/{index}")
@@ -45,12 +45,12 @@ def leaves(data: object, at: str = "") -> Iterator[tuple[str, object]]:
         yield at, data
 
 
-def escaped(name: str) -> str:
+def escaped_pointer(name: str) -> str:
     """Escape a name for a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def merged(
+def merge(
     found: Sequence[LocatedValue], *, sets: Collection[str] = (), same: Callable[[Any], object] = repr
 ) -> MergedValue:
     """Merge objects name by name and concatenate lists. Of other values take the first verified one, or else the first.
@@ -81,9 +81,9 @@ class _Merger:
         names = dict.fromkeys(name for value in values for name in value.data)
         return {
             name: self.together(
-                f"{at}/{escaped(name)}",
+                f"{at}/{escaped_pointer(name)}",
                 [
-                    _Value(value.data[name], f"{value.at}/{escaped(name)}", value.within)
+                    _Value(value.data[name], f"{value.at}/{escaped_pointer(name)}", value.within)
                     for value in values
                     if name in value.data
                 ],

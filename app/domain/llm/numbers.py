@@ -21,7 +21,7 @@ GROUP = re.compile(r"\d{3}(?:[.,]\d+)?[^\d.,]*")
 DIGIT = re.compile(r"\d")
 
 
-def figures_in(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[Decimal]]]:
+def numbers_in(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[Decimal]]]:
     """Yield each position of a possible number, with the values that it may mean."""
     for first, word in enumerate(words):
         if not DIGIT.search(word):
@@ -29,12 +29,12 @@ def figures_in(words: Sequence[str]) -> Iterator[tuple[WordSpan, frozenset[Decim
         for last in range(first, min(first + MOST_GROUPS, len(words))):
             if last > first and not _goes_on(words, first, last):
                 break
-            meant = readings("".join(words[first : last + 1]))
+            meant = number_meanings("".join(words[first : last + 1]))
             if meant:
                 yield WordSpan(first, last), _signed(words, first, meant)
 
 
-def readings(text: str) -> frozenset[Decimal]:
+def number_meanings(text: str) -> frozenset[Decimal]:
     """Return the values that a text may mean if it is nothing but a number; empty otherwise."""
     plain = unicodedata.normalize("NFKC", text).translate(DASHES)
     within = plain.strip("[]{}*\"';:,!?|").rstrip(".")

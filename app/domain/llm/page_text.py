@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Self
 
-from app.domain.llm.prompt_injection import orders_in
+from app.domain.llm.prompt_injection import instructions_in
 from app.domain.pages import Page
 
 LONG_NUMBER = 7
@@ -41,7 +41,7 @@ class SearchableText:
     def __init__(self, text: str, *, words: bool = True) -> None:
         """Normalise a page's text. `words` is True if the page has words, which citations may name."""
         self.words = words_of(text)
-        self.orders = [*orders_in(text)]
+        self.orders = [*instructions_in(text)]
         """Ranges of characters that address a language model. Nothing in them is found."""
         self.searched = list(self._searched(text))
         self._named = words
@@ -74,7 +74,7 @@ class SearchableText:
     def _take(self, words: Iterable[str]) -> None:
         texts = []
         for index, word in enumerate(words):
-            for sign in signs_of(word):
+            for sign in counted_characters(word):
                 texts.append(sign.text)
                 self._word.append(index)
                 self._glued.append(sign.glued)
@@ -126,7 +126,7 @@ class SoughtText(NamedTuple):
         text, parted = "", set()
         for word in wanted.split():
             parted.add(len(text))
-            text += "".join(sign.text for sign in signs_of(word))
+            text += "".join(sign.text for sign in counted_characters(word))
         return cls(text, frozenset(parted))
 
     @property
@@ -141,7 +141,7 @@ def words_of(text: str) -> list[str]:
     return re.split("\n\n|[ \n]", text) if text else []
 
 
-def signs_of(word: str) -> Iterator[Character]:
+def counted_characters(word: str) -> Iterator[Character]:
     if word.isascii() and word.isalnum():
         # Most words are plain. The general case below takes ten times as long.
         yield from (Character(text, at > 0) for at, text in enumerate(word.lower()))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 LINES_BEHIND = 2
 """Lines of the same paragraph that belong to an order, after the one that it begins in."""
 
-ORDERS = re.compile(
+INSTRUCTIONS = re.compile(
     r"""
     \b(?:ignore|disregard|forget|override|bypass)\b [^.]{0,60}? \b(?:instruction|prompt|rule|guideline|command)s?\b
     | \b(?:ignorier|vergiss|missachte)\w* [^.]{0,60}? \b(?:anweisung|instruktion|regel|vorgabe)\w*
@@ -31,12 +31,12 @@ HINTS = (
 """A text without any of these has no order, so that a thousand pages are checked in a moment."""
 
 
-def orders_in(text: str) -> Iterator[tuple[int, int]]:
+def instructions_in(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each order in the text."""
     lowered = text.lower()
     if not any(hint in lowered for hint in HINTS):
         return
-    for found in ORDERS.finditer(text):
+    for found in INSTRUCTIONS.finditer(text):
         start = text.rfind("\n", 0, found.start()) + 1
         yield start, _end(text, found.end())
 

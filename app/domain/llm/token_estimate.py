@@ -1,4 +1,4 @@
-"""Estimates of a text's tokens without the model's tokenizer: `estimate` is rarely too low, `at_least` never too high.
+"""Estimates of a text's tokens without a tokenizer: `estimate_tokens` is rarely too low, `least_tokens` never too high.
 
 Both are measured in docs/decisions/0028. Only Latin prose has as few tokens as a third of its characters.
 """
@@ -28,12 +28,12 @@ SURE = 0.8
 """The share of pieces that is certain. Some vocabularies have a few pairs, such as `U.S.`, as one token."""
 
 
-def estimate(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Return an estimate for planning, rather too high than too low."""
     thirds, halves, ones = (len(found.findall(text)) for found in (_LOOSE, _CLOSE, _DENSE))
     return max(ceil(thirds / PER_TOKEN + halves / 2) + ones, len(_PIECE.findall(text)))
 
 
-def at_least(text: str) -> int:
+def least_tokens(text: str) -> int:
     """Return a lower bound. A model that reports fewer tokens has not read the whole text."""
     return int(SURE * len(_PIECE.findall(text)) + len(_CROWDED.findall(text)) / 5)

@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from app.domain.text import scrub
-from app.handlers.llm.schema_validation import SchemaValidator, TooMuchWorkError, place
+from app.handlers.llm.schema_validation import SchemaValidator, TooMuchWorkError, schema_place
 
-FENCED = re.compile(r"```(?:json)?[ \t]*\n(?P<inside>.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+FENCED_BLOCK = re.compile(r"```(?:json)?[ \t]*\n(?P<inside>.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
 DEEPEST = 60
 
 
@@ -26,13 +26,13 @@ def read_answer(text: str, validator: SchemaValidator) -> Any:
     except TooMuchWorkError:
         raise UnusableAnswer("the answer takes too long to be checked") from None
     if fault is not None:
-        raise UnusableAnswer(f"the answer does not fit the schema at {place(fault)[:300]}")
+        raise UnusableAnswer(f"the answer does not fit the schema at {schema_place(fault)[:300]}")
     return value
 
 
 def parse_answer(text: str) -> object:
     """Parse one JSON value. A fence around the whole answer is removed; nothing is repaired, completed or cut off."""
-    fenced = FENCED.fullmatch(text.strip())
+    fenced = FENCED_BLOCK.fullmatch(text.strip())
     try:
         value: object = json.loads(
             fenced["inside"] if fenced else text,

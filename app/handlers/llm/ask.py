@@ -12,21 +12,21 @@ from pydantic import BaseModel, ConfigDict
 
 from app.domain.jobs import Progress
 from app.domain.leases import ClaimedJob
-from app.domain.llm.bm25 import ranked
-from app.domain.llm.chunks import Chunk, chunked
-from app.domain.llm.citations import Citation, ClaimedSource, cite
+from app.domain.llm.bm25 import rank
+from app.domain.llm.chunks import Chunk, chunks_of
+from app.domain.llm.citations import Citation, QuotedSource, cite
 from app.domain.outcomes import Outcome
-from app.handlers.llm.conversation import Budget, Conversation
+from app.handlers.llm.conversation import Conversation, LlmBudget
 from app.handlers.llm.document_text import DocumentText, text_of, warning
-from app.handlers.llm.map_reduce import DocumentPart, over_parts
+from app.handlers.llm.map_reduce import DocumentPart, map_parts
 from app.handlers.llm.prompts import Prompt
-from app.handlers.llm.results import ending_of
+from app.handlers.llm.results import outcome_of
 from app.handlers.llm.schema_validation import SchemaValidator
 from app.ports.database import Database
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from app.ports.llm import Llm
 
-QUOTES: Mapping[str, Any] = {
+QUOTES_SCHEMA: Mapping[str, Any] = {
     "type": "array",
     "items": {
         "type": "object",
@@ -37,24 +37,24 @@ QUOTES: Mapping[str, Any] = {
 }
 
 
-def source_of(quote: Mapping[str, Any]) -> ClaimedSource:
-    return ClaimedSource(page=int(quote["page"]), quote=quote["quote"])
+def quoted_source(quote: Mapping[str, Any]) -> QuotedSource:
+    return QuotedSource(page=int(quote["page"]), quote=quote["quote"])
 
 
-def cited(quotes: Iterable[Mapping[str, Any]], shown: Chunk, text: DocumentText) -> list[Citation]:
+def citations_of(quotes: Iterable[Mapping[str, Any]], shown: Chunk, text: DocumentText) -> list[Citation]:
     pages = text.shown(shown)
-    sources = [source_of(quote) for quote in quotes]
+    sources = [quoted_source(quote) for quote in quotes]
     return [cite(source.quote, source, pages) for source in sources]
 
 
-def verified(citations: Iterable[Citation]) -> bool:
+def are_verified(citations: Iterable[Citation]) -> bool:
     """Return True if there is at least one citation and each one is on the page that it names."""
     found = [citation.verified for citation in citations]
     return bool(found) and all(found)
 
 
-def doubts(citations: Iterable[Citation]) -> list[dict[str, object]]:
-    if verified(list(citations)):
+def quote_warnings(citations: Iterable[Citation]) -> list[dict[str, object]]:
+    if are_verified(list(citations)):
         return []
     detail = "a quote is not on the page that the model names: check the answer"
     return [warning("unverified", detail)]
@@ -70,11 +70,11 @@ TASK = (
 )
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
-    "properties": {"found": {"type": "boolean"}, "answer": {"type": ["string", "null"]}, "quotes": QUOTES},
+    "properties": {"found": {"type": "boolean"}, "answer": {"type": ["string", "null"]}, "quotes": QUOTES_SCHEMA},
     "required": ["found", "answer", "quotes"],
     "additionalProperties": False,
 }
-CHECKED = {
+STRICT_SCHEMA = {
     **SCHEMA,
     "if": {"properties": {"found": {"const": True}}},
     "then": {"properties": {"answer": {"type": "string", "minLength": 1}, "quotes": {"minItems": 1}}},
@@ -92,13 +92,13 @@ class AskPayload(BaseModel):
 class AskHandler:
     database: Database
     llm: Llm
-    budget: Budget
+    budget: LlmBudget
     kind: str = "ask"
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
-        return await ending_of(job, self._result(job, reporter))
+    async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
+        return await outcome_of(job, self._result(job, reporter))
 
-    async def _result(self, job: ClaimedJob, reporter: Reporter) -> Mapping[str, object]:
+    async def _result(self, job: ClaimedJob, reporter: ProgressReporter) -> Mapping[str, object]:
         question = AskPayload.model_validate(job.payload).question
         text = await text_of(self.database, job)
         conversation = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
@@ -114,9 +114,9 @@ class AskHandler:
         return {
             "answer": found.answer if found else None,
             "found": found is not None,
-            "verified": found is not None and verified(found.citations),
+            "verified": found is not None and are_verified(found.citations),
             "citations": [citation.to_json() for citation in found.citations] if found else [],
-            "warnings": [*text.warnings, *(doubts(found.citations) if found else ()), *_unread(text, read)],
+            "warnings": [*text.warnings, *(quote_warnings(found.citations) if found else ()), *_unread(text, read)],
             "coverage": text.coverage(read),
             "usage": conversation.usage,
         }
@@ -133,12 +133,12 @@ def _batches(text: DocumentText, question: str, *, room: int) -> list[Chunk]:
 
     Pages are in order within a batch.
     """
-    whole = chunked(text.pieces, room=room)
+    whole = chunks_of(text.pieces, room=room)
     if len(whole) == 1:
         return whole
     pieces = {piece.page: piece for piece in text.pieces}
-    order = ranked(question, {number: piece.text for number, piece in pieces.items()})
-    chunks = chunked([pieces[number] for number in order], room=room)
+    order = rank(question, {number: piece.text for number, piece in pieces.items()})
+    chunks = chunks_of([pieces[number] for number in order], room=room)
     return [Chunk(tuple(sorted(chunk.pieces, key=lambda piece: piece.page))) for chunk in chunks[:ROUNDS]]
 
 
@@ -146,7 +146,7 @@ async def _found(
     batch: Chunk, text: DocumentText, conversation: Conversation, prompt: Prompt, *, last: bool
 ) -> QuotedAnswer | None:
     """Return the first answer, even where the batch had to be shown in several parts; None where no part has one."""
-    validator = SchemaValidator(CHECKED)
+    validator = SchemaValidator(STRICT_SCHEMA)
 
     async def ask(part: DocumentPart) -> Mapping[str, Any]:
         final = last and part.last
@@ -155,9 +155,9 @@ async def _found(
         )
         return answer
 
-    for chunk, answer in await over_parts([batch], ask):
+    for chunk, answer in await map_parts([batch], ask):
         if answer["found"]:
-            return QuotedAnswer(str(answer["answer"]), cited(answer["quotes"], chunk, text))
+            return QuotedAnswer(str(answer["answer"]), citations_of(answer["quotes"], chunk, text))
     return None
 
 

@@ -7,18 +7,18 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from app.domain.leases import ClaimedJob
-from app.domain.llm.chunks import Chunk, ranges
+from app.domain.llm.chunks import Chunk, page_ranges
 from app.domain.llm.citations import Citation
 from app.domain.outcomes import Outcome
-from app.handlers.llm.ask import QUOTES, cited, doubts, verified
-from app.handlers.llm.conversation import Budget, Conversation
+from app.handlers.llm.ask import QUOTES_SCHEMA, are_verified, citations_of, quote_warnings
+from app.handlers.llm.conversation import Conversation, LlmBudget
 from app.handlers.llm.document_text import text_of
-from app.handlers.llm.map_reduce import DocumentPart, over_parts
+from app.handlers.llm.map_reduce import DocumentPart, map_parts
 from app.handlers.llm.prompts import Prompt
-from app.handlers.llm.results import ending_of
+from app.handlers.llm.results import outcome_of
 from app.handlers.llm.schema_validation import SchemaValidator
 from app.ports.database import Database
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from app.ports.llm import Llm
 
 TASK = (
@@ -50,13 +50,13 @@ class LabelFinding:
 class ClassifyHandler:
     database: Database
     llm: Llm
-    budget: Budget
+    budget: LlmBudget
     kind: str = "classify"
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
-        return await ending_of(job, self._result(job, reporter))
+    async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
+        return await outcome_of(job, self._result(job, reporter))
 
-    async def _result(self, job: ClaimedJob, reporter: Reporter) -> Mapping[str, object]:
+    async def _result(self, job: ClaimedJob, reporter: ProgressReporter) -> Mapping[str, object]:
         payload = ClassifyPayload.model_validate(job.payload)
         text = await text_of(self.database, job)
         conversation = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
@@ -67,23 +67,23 @@ class ClassifyHandler:
             final = part.last and (part.is_whole or payload.multiple)
             question = prompt.of(part.chunk)
             answer = await conversation.ask(question, validator, final=final, divisible=part.divisible, long=part.long)
-            return LabelFinding(answer["labels"], answer["reason"], cited(answer["quotes"], part.chunk, text))
+            return LabelFinding(answer["labels"], answer["reason"], citations_of(answer["quotes"], part.chunk, text))
 
-        findings = await over_parts(await conversation.planned(prompt, text.pieces), ask, reporter)
-        labels, reason = await _together(findings, conversation, payload)
+        findings = await map_parts(await conversation.planned(prompt, text.pieces), ask, reporter)
+        labels, reason = await _combined_labels(findings, conversation, payload)
         citations = [each for _, finding in findings if _agrees(finding, labels) for each in finding.citations]
         return {
             "labels": labels,
             "reason": reason,
-            "verified": verified(citations),
+            "verified": are_verified(citations),
             "citations": [citation.to_json() for citation in citations],
-            "warnings": text.warnings + doubts(citations),
+            "warnings": text.warnings + quote_warnings(citations),
             "coverage": text.coverage(),
             "usage": conversation.usage,
         }
 
 
-async def _together(
+async def _combined_labels(
     findings: Sequence[tuple[Chunk, LabelFinding]], conversation: Conversation, payload: ClassifyPayload
 ) -> tuple[list[str], str]:
     """Return all labels found, or the single one. If parts differ about a single label, the model is asked again."""
@@ -92,7 +92,7 @@ async def _together(
     reasons = [finding.reason for _, finding in findings if _agrees(finding, labels)]
     if payload.multiple or len(labels) <= 1:
         return labels, " ".join(reasons)
-    notes = [f"Pages {ranges(chunk.pages)}: {finding.labels}, {finding.reason}" for chunk, finding in findings]
+    notes = [f"Pages {page_ranges(chunk.pages)}: {finding.labels}, {finding.reason}" for chunk, finding in findings]
     prompt = Prompt(task=OF_FINDINGS, wish="", material="\n".join(notes), schema=_schema(labels, most=1))
     answer = await conversation.ask(prompt, SchemaValidator(prompt.schema), final=True)
     return list(answer["labels"]), str(answer["reason"])
@@ -116,7 +116,7 @@ def _schema(labels: Sequence[str], *, most: int) -> dict[str, Any]:
         "properties": {
             "labels": {"type": "array", "items": {"enum": list(labels)}, "maxItems": most, "uniqueItems": True},
             "reason": {"type": "string"},
-            "quotes": QUOTES,
+            "quotes": QUOTES_SCHEMA,
         },
         "required": ["labels", "reason", "quotes"],
         "additionalProperties": False,

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from app.domain.errors import Conflict, Unavailable
 from app.domain.leases import Lease
-from app.domain.llm.chunks import Chunk, PagePart, chunked
+from app.domain.llm.chunks import Chunk, PagePart, chunks_of
 from app.domain.llm.kept_answers import KeptAnswer
 from app.domain.usage import UsageCounts
 from app.handlers.llm.answers import UnusableAnswer, read_answer
@@ -39,14 +39,14 @@ KEEP_AGAIN = 0.5
 CUT_OFF = "the answer was cut off"
 
 
-class Unanswerable(Exception):
+class NoUsableAnswer(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class LlmBudget:
     """The limits of one job, over all its questions, tries and attempts."""
 
     calls: int
@@ -59,7 +59,7 @@ class Budget:
 
 class Conversation:
     def __init__(
-        self, llm: Llm, database: Database, lease: Lease, *, budget: Budget, kept: Iterable[KeptAnswer] = ()
+        self, llm: Llm, database: Database, lease: Lease, *, budget: LlmBudget, kept: Iterable[KeptAnswer] = ()
     ) -> None:
         self._llm = llm
         self._database = database
@@ -73,7 +73,7 @@ class Conversation:
         self._long_answer = min(LONG_ANSWER, llm.context_tokens // 4)
 
     @classmethod
-    async def open(cls, llm: Llm, database: Database, lease: Lease, *, budget: Budget) -> "Conversation":
+    async def open(cls, llm: Llm, database: Database, lease: Lease, *, budget: LlmBudget) -> "Conversation":
         """Open the conversation with the answers of earlier attempts."""
         async with database.begin(lease.tenant_id) as tx:
             kept = await tx.answers.kept(lease.job_id)
@@ -98,10 +98,10 @@ class Conversation:
 
     async def planned(self, prompt: Prompt, pieces: Sequence[PagePart]) -> list[Chunk]:
         """Divide all pieces into as few questions as possible. Raises Unanswerable when they exceed the budget."""
-        chunks = await asyncio.to_thread(chunked, pieces, room=self.room(prompt))
+        chunks = await asyncio.to_thread(chunks_of, pieces, room=self.room(prompt))
         tokens = sum(chunk.tokens + prompt.overhead for chunk in chunks)
         if len(chunks) > self._budget.calls or tokens > self._budget.tokens:
-            raise Unanswerable(
+            raise NoUsableAnswer(
                 "llm_context_exceeded",
                 f"the document needs {len(chunks):,} questions of {tokens:,} tokens; a job may use {self._budget}",
             )
@@ -134,7 +134,7 @@ class Conversation:
                 break
             else:
                 long = True
-        raise Unanswerable("llm_invalid_output", f"the model gave no usable answer: {fault or CUT_OFF}")
+        raise NoUsableAnswer("llm_invalid_output", f"the model gave no usable answer: {fault or CUT_OFF}")
 
     async def _tried(
         self, prompt: Prompt, validator: SchemaValidator, *, number: int, fault: str | None, long: bool, final: bool
@@ -179,7 +179,7 @@ class Conversation:
 
     def _check_budget(self, tokens: int) -> None:
         if self._calls + 1 > self._budget.calls or self._input + self._output + tokens > self._budget.tokens:
-            raise Unanswerable(
+            raise NoUsableAnswer(
                 "llm_context_exceeded",
                 f"after {self._calls:,} questions and {self._input + self._output:,} tokens the job would exceed"
                 f" its budget, {self._budget}",

@@ -11,20 +11,20 @@ from app.domain.errors import DocumentFault
 from app.domain.ids import DocumentId
 from app.domain.jobs import Job, JobError
 from app.domain.leases import ClaimedJob
-from app.domain.llm.chunks import Chunk, PagePart, ranges
+from app.domain.llm.chunks import Chunk, PagePart, page_ranges
 from app.domain.llm.citations import CitationPages
-from app.domain.llm.prompt_injection import orders_in
+from app.domain.llm.prompt_injection import instructions_in
 from app.domain.pages import Page
 from app.ports.database import Database
 
-LOOK_AGAIN = timedelta(seconds=60)
+CHECK_AGAIN_AFTER = timedelta(seconds=60)
 """The wait while the text is being read. The end of the `ocr` job wakes the job earlier; this is for a lost wake-up."""
 
 
 class TextNotReady(Exception):
     """The text is still being read."""
 
-    after = LOOK_AGAIN
+    after = CHECK_AGAIN_AFTER
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class DocumentText:
     def coverage(self, read: Collection[int] | None = None) -> dict[str, object]:
         """Return the pages that the answer is based on. `read` has the pages that a model was shown; None means all."""
         numbers = [page.number for page in self.pages] if read is None else read
-        return {"pages": ranges(numbers), "read": len(set(numbers)), "total": len(self.pages)}
+        return {"pages": page_ranges(numbers), "read": len(set(numbers)), "total": len(self.pages)}
 
     @cached_property
     def warnings(self) -> list[dict[str, object]]:
@@ -56,7 +56,7 @@ class DocumentText:
         if silent := [page.number for page in self.pages if not page.text.strip()]:
             detail = "these pages have no text, so the answer does not use them"
             found.append(warning("pages_without_text", detail, pages=silent))
-        if speaking := [page.number for page in self.pages if any(orders_in(page.text))]:
+        if speaking := [page.number for page in self.pages if any(instructions_in(page.text))]:
             detail = "text on these pages gives orders to language models: it confirms no value"
             found.append(warning("speaks_to_models", detail, pages=speaking))
         return found
@@ -66,7 +66,7 @@ def warning(code: str, detail: str, *, pages: Sequence[int] = (), at: Sequence[s
     """Return a warning. `at` has JSON pointers into the result's data."""
     entry: dict[str, object] = {"code": code, "detail": detail}
     if pages:
-        entry["pages"] = ranges(pages)
+        entry["pages"] = page_ranges(pages)
     if at:
         entry["at"] = list(at)
     return entry

@@ -8,19 +8,19 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.domain.leases import ClaimedJob
-from app.domain.llm.citations import Citation, ClaimedSource, cite, search
+from app.domain.llm.citations import Citation, QuotedSource, cite, search
 from app.domain.llm.merging import LocatedValue, MergedValue, leaves
 from app.domain.outcomes import Outcome
-from app.handlers.llm.ask import source_of
-from app.handlers.llm.conversation import Budget, Conversation
+from app.handlers.llm.ask import quoted_source
+from app.handlers.llm.conversation import Conversation, LlmBudget
 from app.handlers.llm.document_text import DocumentText, text_of, warning
-from app.handlers.llm.extract_merge import joined, of_a_part, of_the_whole
-from app.handlers.llm.map_reduce import DocumentPart, over_parts
+from app.handlers.llm.extract_merge import joined_answer, part_schema, whole_schema
+from app.handlers.llm.map_reduce import DocumentPart, map_parts
 from app.handlers.llm.prompts import Prompt
-from app.handlers.llm.results import ending_of
+from app.handlers.llm.results import outcome_of
 from app.handlers.llm.schema_validation import SchemaValidator
 from app.ports.database import Database
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from app.ports.llm import Llm
 
 TASK = (
@@ -42,19 +42,19 @@ class ExtractPayload(BaseModel):
 class ExtractHandler:
     database: Database
     llm: Llm
-    budget: Budget
+    budget: LlmBudget
     kind: str = "extract"
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
-        return await ending_of(job, self._result(job, reporter))
+    async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
+        return await outcome_of(job, self._result(job, reporter))
 
-    async def _result(self, job: ClaimedJob, reporter: Reporter) -> Mapping[str, object]:
+    async def _result(self, job: ClaimedJob, reporter: ProgressReporter) -> Mapping[str, object]:
         payload = ExtractPayload.model_validate(job.payload)
         schema = payload.json_schema
         text = await text_of(self.database, job)
         conversation = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
-        whole = Prompt(task=TASK, wish=payload.instructions or "", material="", schema=of_the_whole(schema))
-        some = Prompt(task=f"{TASK} {OF_A_PART}", wish=whole.wish, material="", schema=of_a_part(schema))
+        whole = Prompt(task=TASK, wish=payload.instructions or "", material="", schema=whole_schema(schema))
+        some = Prompt(task=f"{TASK} {OF_A_PART}", wish=whole.wish, material="", schema=part_schema(schema))
         fits_whole, fits_part = SchemaValidator(whole.schema), SchemaValidator(some.schema)
 
         async def ask(part: DocumentPart) -> LocatedValue:
@@ -64,8 +64,10 @@ class ExtractHandler:
             # In a thread, because many values are searched for on many pages.
             return await asyncio.to_thread(_found, answer, part, text)
 
-        found = [each for _, each in await over_parts(await conversation.planned(some, text.pieces), ask, reporter)]
-        values = joined(found, schema) if len(found) > 1 else MergedValue(found[0].data, dict(found[0].citations))
+        found = [each for _, each in await map_parts(await conversation.planned(some, text.pieces), ask, reporter)]
+        values = (
+            joined_answer(found, schema) if len(found) > 1 else MergedValue(found[0].data, dict(found[0].citations))
+        )
         return _to_json(values) | {
             "warnings": text.warnings + _warnings(values),
             "coverage": text.coverage(),
@@ -76,7 +78,7 @@ class ExtractHandler:
 def _found(answer: Mapping[str, Any], part: DocumentPart, text: DocumentText) -> LocatedValue:
     """Cite every value at the place that the model names, or else at the place that a search finds."""
     pages = text.shown(part.chunk)
-    sources = {_pointer(source["pointer"]): source_of(source) for source in reversed(answer["sources"])}
+    sources = {_pointer(source["pointer"]): quoted_source(source) for source in reversed(answer["sources"])}
     data = answer.get("data")
     citations = {}
     for at, value in leaves(data):
@@ -91,7 +93,7 @@ def _pointer(written: str) -> str:
     return rooted.removeprefix("/data") if rooted == "/data" or rooted.startswith("/data/") else rooted
 
 
-def _nearest(pointer: str, sources: Mapping[str, ClaimedSource]) -> ClaimedSource | None:
+def _nearest(pointer: str, sources: Mapping[str, QuotedSource]) -> QuotedSource | None:
     """Return the value's own source, or else that of the nearest enclosing object or list."""
     while pointer not in sources and pointer:
         pointer = pointer.rpartition("/")[0]

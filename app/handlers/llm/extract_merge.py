@@ -9,27 +9,28 @@ from typing import Any
 
 from jsonschema.exceptions import ValidationError
 
-from app.domain.llm.merging import LocatedValue, MergedValue, escaped, merged
-from app.handlers.llm.conversation import Unanswerable
-from app.handlers.llm.schema_checks import AnySchema, Schema, rebuilt
-from app.handlers.llm.schema_validation import SchemaValidator, TooMuchWorkError, frozen, place
+from app.domain.llm.merging import LocatedValue, MergedValue, escaped_pointer, merge
+from app.handlers.llm.conversation import NoUsableAnswer
+from app.handlers.llm.schema_checks import AnySchema, Schema, rebuild
+from app.handlers.llm.schema_validation import SchemaValidator, TooMuchWorkError, hashable, schema_place
 
 
-def joined(found: Sequence[LocatedValue], schema: Schema) -> MergedValue:
+def joined_answer(found: Sequence[LocatedValue], schema: Schema) -> MergedValue:
     validator = SchemaValidator(schema)
-    values = merged(found, same=frozen)
+    values = merge(found, same=hashable)
     sets = [_pointer(fault) for fault in _faults(values, validator) if fault.validator == "uniqueItems"]
     if sets:
-        values = merged(found, sets=sets, same=frozen)
+        values = merge(found, sets=sets, same=hashable)
     if values.data is None and (blanks := _blanks(validator, schema)):
         values = replace(values, data=blanks[0])
     for fault in _faults(values, validator):
         if fault.validator == "required":
             _fill(fault, validator)
     if faults := _faults(values, validator):
-        raise Unanswerable(
+        raise NoUsableAnswer(
             "llm_invalid_output",
-            f"what was found in the document's {len(found)} parts does not fit the schema at {place(faults[0])[:300]}",
+            f"what was found in the document's {len(found)} parts does not fit the schema"
+            f" at {schema_place(faults[0])[:300]}",
         )
     return values
 
@@ -38,7 +39,9 @@ def _faults(values: MergedValue, validator: SchemaValidator) -> list[ValidationE
     try:
         return list(validator.faults(values.data))
     except TooMuchWorkError:
-        raise Unanswerable("llm_invalid_output", "the values take too long to be checked against the schema") from None
+        raise NoUsableAnswer(
+            "llm_invalid_output", "the values take too long to be checked against the schema"
+        ) from None
 
 
 def _fill(fault: ValidationError, validator: SchemaValidator) -> None:
@@ -57,10 +60,10 @@ def _blanks(validator: SchemaValidator, schema: AnySchema) -> list[object]:
 
 
 def _pointer(fault: ValidationError) -> str:
-    return "".join(f"/{escaped(str(step))}" for step in fault.absolute_path)
+    return "".join(f"/{escaped_pointer(str(step))}" for step in fault.absolute_path)
 
 
-SOURCES: Mapping[str, Any] = {
+SOURCES_SCHEMA: Mapping[str, Any] = {
     "type": "array",
     "items": {
         "type": "object",
@@ -70,34 +73,34 @@ SOURCES: Mapping[str, Any] = {
     },
 }
 
-DEMANDS = frozenset({
+REQUIREMENT_KEYWORDS = frozenset({
     "required", "minItems", "minProperties", "contains", "minContains", "maxContains", "dependentRequired",
     "uniqueItems", "not", "if", "then", "else",
 })  # fmt: skip
 """Keywords that a part of a document need not satisfy, because the values may be on other pages."""
 
-OF_ANSWERS = frozenset({"$id", "$schema", "$vocabulary"})
+ROOT_KEYWORDS = frozenset({"$id", "$schema", "$vocabulary"})
 
 
-def of_the_whole(schema: Schema) -> dict[str, Any]:
+def whole_schema(schema: Schema) -> dict[str, Any]:
     return _with_sources(schema, required=["data", "sources"])
 
 
-def of_a_part(schema: Schema) -> dict[str, Any]:
+def part_schema(schema: Schema) -> dict[str, Any]:
     """Return a relaxed schema for the answer about a part.
 
     The merged values are checked against the caller's schema.
     """
-    return _with_sources(rebuilt(schema, _relaxed), required=["sources"])
+    return _with_sources(rebuild(schema, _relaxed), required=["sources"])
 
 
 def _with_sources(schema: Schema, *, required: list[str]) -> dict[str, Any]:
-    inner = rebuilt(schema, _moved)
+    inner = rebuild(schema, _moved)
     # Definitions stay at the root, where servers that enforce schemas look for them.
     definitions = inner.pop("$defs", None)
     outer = {
         "type": "object",
-        "properties": {"data": inner, "sources": SOURCES},
+        "properties": {"data": inner, "sources": SOURCES_SCHEMA},
         "required": required,
         "additionalProperties": False,
     }
@@ -110,11 +113,11 @@ def _moved(schema: dict[str, Any]) -> dict[str, Any]:
         reference = str(schema.get(keyword, ""))
         if reference == "#" or (reference.startswith("#/") and not reference.startswith("#/$defs/")):
             schema[keyword] = "#/properties/data" + reference[1:]
-    return {keyword: value for keyword, value in schema.items() if keyword not in OF_ANSWERS}
+    return {keyword: value for keyword, value in schema.items() if keyword not in ROOT_KEYWORDS}
 
 
 def _relaxed(schema: dict[str, Any]) -> dict[str, Any]:
-    kept = {keyword: value for keyword, value in schema.items() if keyword not in DEMANDS}
+    kept = {keyword: value for keyword, value in schema.items() if keyword not in REQUIREMENT_KEYWORDS}
     # Without the required properties an answer may well fit two alternatives.
     if "oneOf" in kept and "anyOf" not in kept:
         kept["anyOf"] = kept.pop("oneOf")

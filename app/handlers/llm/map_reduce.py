@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from app.domain.jobs import Progress
 from app.domain.llm.chunks import Chunk
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from app.ports.llm import LlmContextExceeded, LlmTruncated
 
 T = TypeVar("T")
@@ -27,8 +27,8 @@ class DocumentPart:
         return self.chunk.halves() is not None
 
 
-async def over_parts(
-    chunks: Sequence[Chunk], ask: Callable[[DocumentPart], Awaitable[T]], reporter: Reporter | None = None
+async def map_parts(
+    chunks: Sequence[Chunk], ask: Callable[[DocumentPart], Awaitable[T]], reporter: ProgressReporter | None = None
 ) -> list[tuple[Chunk, T]]:
     """Return the answer for each part, in the document's order, with nothing left out.
 

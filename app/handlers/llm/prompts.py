@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.domain.llm.chunks import Chunk
-from app.domain.llm.token_estimate import estimate
+from app.domain.llm.token_estimate import estimate_tokens
 from app.ports.llm import Question
 
 RULES = """
@@ -41,12 +41,17 @@ class Prompt:
 
         The schema counts twice, because servers that can't enforce one also get it in words.
         """
-        return SCAFFOLD + estimate(self.task) + estimate(self.wish) + 2 * estimate(json.dumps(self.schema))
+        return (
+            SCAFFOLD
+            + estimate_tokens(self.task)
+            + estimate_tokens(self.wish)
+            + 2 * estimate_tokens(json.dumps(self.schema))
+        )
 
     @property
     def tokens(self) -> int:
         material = self.material
-        return self.overhead + (material.tokens if isinstance(material, Chunk) else estimate(material))
+        return self.overhead + (material.tokens if isinstance(material, Chunk) else estimate_tokens(material))
 
     @property
     def digest(self) -> str:

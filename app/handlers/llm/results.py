@@ -7,8 +7,8 @@ from app.domain.jobs import JobError
 from app.domain.leases import ClaimedJob
 from app.domain.llm.kept_answers import KeptAnswer
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze
-from app.domain.usage import UsageCounts, total
-from app.handlers.llm.conversation import Unanswerable
+from app.domain.usage import UsageCounts, total_usage
+from app.handlers.llm.conversation import NoUsableAnswer
 from app.handlers.llm.document_text import TextNotReady
 from app.ports.database import Tx
 from app.ports.llm import LlmBusy, LlmContextExceeded, LlmFault, LlmRefused, LlmRejected, LlmTruncated
@@ -21,7 +21,7 @@ CODES: Mapping[type[LlmFault], str] = {
 }
 
 
-async def ending_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> Outcome:
+async def outcome_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> Outcome:
     """Return the outcome of the work. Other errors are left to the caller: DocumentFault, or a bug."""
     try:
         result = await work
@@ -31,7 +31,7 @@ async def ending_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> O
         return Snooze(busy.after, JobError(code="unavailable", message=str(busy)))
     except Unavailable as away:
         return Retry(JobError(code="unavailable", message=str(away)))
-    except Unanswerable as end:
+    except NoUsableAnswer as end:
         return Fail(JobError(code=end.code, message=str(end)))
     except LlmFault as fault:
         return Fail(JobError(code=CODES[type(fault)], message=_message(fault)))
@@ -48,7 +48,7 @@ def _uncounted(result: Mapping[str, object], kept: Iterable[KeptAnswer]) -> Usag
     """Return the cost of the last answer, which was not stored. The others were counted when they were stored."""
     price = result.get("usage")
     assert isinstance(price, Mapping)
-    counted = total(each.used for each in kept)
+    counted = total_usage(each.used for each in kept)
     return UsageCounts(
         input_tokens=max(0, int(price["input_tokens"]) - counted.input_tokens),
         output_tokens=max(0, int(price["output_tokens"]) - counted.output_tokens),

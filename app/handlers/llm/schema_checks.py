@@ -20,15 +20,15 @@ Schema = Mapping[str, Any]
 AnySchema = Schema | bool
 """True accepts everything, False nothing."""
 
-SAME_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
+SAME_PLACE_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 """Keywords whose schemas apply to the same value as the schema that has them."""
 
-SINGLE = frozenset({
+SINGLE_KEYWORDS = frozenset({
     "not", "if", "then", "else", "items", "contains", "additionalProperties", "propertyNames", "unevaluatedItems",
     "unevaluatedProperties", "contentSchema",
 })  # fmt: skip
-LISTED = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+LIST_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+NAMED_KEYWORDS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ def parts_of(schema: Schema, pointer: tuple[str, ...] = ()) -> Iterator[SchemaPa
     """Yield the schemas directly inside."""
     for keyword, value in schema.items():
         found: Mapping[tuple[str, ...], object] = {}
-        if keyword in SINGLE:
+        if keyword in SINGLE_KEYWORDS:
             found = {(): value}
-        elif keyword in LISTED and isinstance(value, list):
+        elif keyword in LIST_KEYWORDS and isinstance(value, list):
             found = {(str(index),): each for index, each in enumerate(value)}
-        elif keyword in NAMED and isinstance(value, Mapping):
+        elif keyword in NAMED_KEYWORDS and isinstance(value, Mapping):
             found = {(name,): each for name, each in value.items()}
         for rest, part in found.items():
             if isinstance(part, Mapping):
-                yield SchemaPart((*pointer, keyword, *rest), part, keyword in SAME_PLACE)
+                yield SchemaPart((*pointer, keyword, *rest), part, keyword in SAME_PLACE_KEYWORDS)
 
 
 def all_parts(schema: Schema) -> Iterator[SchemaPart]:
@@ -63,18 +63,18 @@ def all_parts(schema: Schema) -> Iterator[SchemaPart]:
         waiting += parts_of(part.schema, part.pointer)
 
 
-def rebuilt(schema: object, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+def rebuild(schema: object, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """Return a copy in which `change` has replaced each schema, from the inside out."""
     if not isinstance(schema, Mapping):
         return schema
     copy: dict[str, Any] = {}
     for keyword, value in schema.items():
-        if keyword in SINGLE:
-            copy[keyword] = rebuilt(value, change)
-        elif keyword in LISTED and isinstance(value, list):
-            copy[keyword] = [rebuilt(each, change) for each in value]
-        elif keyword in NAMED and isinstance(value, Mapping):
-            copy[keyword] = {name: rebuilt(each, change) for name, each in value.items()}
+        if keyword in SINGLE_KEYWORDS:
+            copy[keyword] = rebuild(value, change)
+        elif keyword in LIST_KEYWORDS and isinstance(value, list):
+            copy[keyword] = [rebuild(each, change) for each in value]
+        elif keyword in NAMED_KEYWORDS and isinstance(value, Mapping):
+            copy[keyword] = {name: rebuild(each, change) for name, each in value.items()}
         else:
             copy[keyword] = value
     return change(copy)
@@ -87,8 +87,8 @@ MOST_AT_ONE_PLACE = 200
 """The most schemas that apply to one value, references followed. Each reference may double them."""
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-ROOT_ALONE = ("$id", "$schema", "$vocabulary")
-REFERENCES = ("$ref", "$dynamicRef")
+ROOT_ONLY_KEYWORDS = ("$id", "$schema", "$vocabulary")
+REFERENCE_KEYWORDS = ("$ref", "$dynamicRef")
 
 
 class SchemaFault(ValueError):
@@ -113,7 +113,7 @@ def check_schema(schema: Schema) -> None:
     _check_references(parts)
 
 
-def compiled(pattern: str) -> "re2._Regexp":
+def compile_pattern(pattern: str) -> "re2._Regexp":
     """Compile by RE2, which takes linear time for any pattern. So it has no look-around and no back-references."""
     return re2.compile(pattern, options=_options())
 
@@ -139,12 +139,12 @@ def _fits(value: object, levels: int) -> bool:
 
 
 def _check_part(part: SchemaPart) -> None:
-    for keyword in ROOT_ALONE:
+    for keyword in ROOT_ONLY_KEYWORDS:
         if part.pointer and keyword in part.schema:
             raise SchemaFault(f"{keyword} is only allowed at the root", *part.pointer, keyword)
     for pointer, pattern in _patterns(part):
         try:
-            compiled(pattern)
+            compile_pattern(pattern)
         except re2.error as error:
             reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
             raise SchemaFault(f"the pattern is not valid RE2: {reason[:100]}", *pointer) from None
@@ -167,7 +167,7 @@ def _check_references(parts: Mapping[tuple[str, ...], SchemaPart]) -> None:
     targets = {
         (*part.pointer, keyword): _target(part.schema[keyword], parts, named, (*part.pointer, keyword))
         for part in parts.values()
-        for keyword in REFERENCES
+        for keyword in REFERENCE_KEYWORDS
         if keyword in part.schema
     }
     sizes: dict[tuple[str, ...], int] = {}
@@ -204,6 +204,6 @@ def _size(
         return len(within)
     if part.pointer not in sizes:
         beside = [each for each in parts_of(part.schema, part.pointer) if each.same_place]
-        beside += [targets[key] for keyword in REFERENCES if (key := (*part.pointer, keyword)) in targets]
+        beside += [targets[key] for keyword in REFERENCE_KEYWORDS if (key := (*part.pointer, keyword)) in targets]
         sizes[part.pointer] = 1 + sum(_size(each, targets, sizes, within | {part.pointer}) for each in beside)
     return sizes[part.pointer]

@@ -8,7 +8,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 from referencing import Registry
 
-from app.handlers.llm.schema_checks import AnySchema, Schema, compiled
+from app.handlers.llm.schema_checks import AnySchema, Schema, compile_pattern
 
 MOST_STEPS = 50_000
 """The most keywords checked for one answer: two seconds at most. An honest answer of 3,000 values needs some 11,000."""
@@ -22,7 +22,7 @@ class TooMuchWorkError(Exception): ...
 class SchemaValidator:
     def __init__(self, schema: Schema) -> None:
         self._steps = 0
-        keywords: dict[str, Keyword] = {**Draft202012Validator.VALIDATORS, **OUR_OWN}
+        keywords: dict[str, Keyword] = {**Draft202012Validator.VALIDATORS, **BOUNDED_KEYWORDS}
         bounded = extend(Draft202012Validator, {name: self._counted(keyword) for name, keyword in keywords.items()})
         # An empty registry, so that no reference makes the library fetch anything.
         self._validator = bounded(dict(schema), registry=Registry())
@@ -49,13 +49,13 @@ class SchemaValidator:
         return look
 
 
-def place(fault: ValidationError) -> str:
+def schema_place(fault: ValidationError) -> str:
     """Return the fault's path in the schema. The value is not repeated."""
     return "/" + "/".join(map(str, fault.absolute_schema_path))
 
 
 def _pattern(_validator: Any, pattern: str, value: object, _schema: Schema) -> Iterator[ValidationError]:
-    if isinstance(value, str) and not compiled(pattern).search(value):
+    if isinstance(value, str) and not compile_pattern(pattern).search(value):
         yield ValidationError("the text does not match the pattern")
 
 
@@ -65,13 +65,13 @@ def _pattern_properties(
     if isinstance(value, Mapping):
         for pattern, schema in patterns.items():
             for name, each in value.items():
-                if compiled(pattern).search(name):
+                if compile_pattern(pattern).search(name):
                     yield from validator.descend(each, schema, path=name, schema_path=pattern)
 
 
 def _additional_properties(validator: Any, schema: object, value: object, around: Schema) -> Iterator[ValidationError]:
     if isinstance(value, Mapping):
-        patterns = [compiled(pattern) for pattern in around.get("patternProperties", ())]
+        patterns = [compile_pattern(pattern) for pattern in around.get("patternProperties", ())]
         for name, each in value.items():
             known = name in around.get("properties", ()) or any(pattern.search(name) for pattern in patterns)
             if not known:
@@ -79,24 +79,24 @@ def _additional_properties(validator: Any, schema: object, value: object, around
 
 
 def _unique_items(_validator: Any, wanted: bool, value: object, _schema: Schema) -> Iterator[ValidationError]:  # noqa: FBT001 - as the library calls it
-    if wanted and isinstance(value, list) and len({frozen(each) for each in value}) < len(value):
+    if wanted and isinstance(value, list) and len({hashable(each) for each in value}) < len(value):
         yield ValidationError("two of the values are equal")
 
 
-def frozen(value: object) -> object:
+def hashable(value: object) -> object:
     """Return a hashable JSON value, equal to another as JSON Schema defines it: 1 equals 1.0, and not true."""
     match value:
         case Mapping():
-            return frozenset((name, frozen(each)) for name, each in value.items())
+            return frozenset((name, hashable(each)) for name, each in value.items())
         case list():
-            return tuple(map(frozen, value))
+            return tuple(map(hashable, value))
         case bool():
             return ("a yes or no", value)
         case _:
             return value
 
 
-OUR_OWN: Mapping[str, Keyword] = {
+BOUNDED_KEYWORDS: Mapping[str, Keyword] = {
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 from app.domain.leases import ClaimedJob
-from app.domain.llm.chunks import Chunk, ranges
-from app.domain.llm.token_estimate import estimate
+from app.domain.llm.chunks import Chunk, page_ranges
+from app.domain.llm.token_estimate import estimate_tokens
 from app.domain.outcomes import Outcome
-from app.handlers.llm.conversation import Budget, Conversation
+from app.handlers.llm.conversation import Conversation, LlmBudget
 from app.handlers.llm.document_text import text_of, warning
-from app.handlers.llm.map_reduce import DocumentPart, over_parts
+from app.handlers.llm.map_reduce import DocumentPart, map_parts
 from app.handlers.llm.prompts import Prompt
-from app.handlers.llm.results import ending_of
+from app.handlers.llm.results import outcome_of
 from app.handlers.llm.schema_validation import SchemaValidator
 from app.ports.database import Database
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from app.ports.llm import Llm
 
 SCHEMA = {
@@ -47,19 +47,19 @@ class SummarizePayload(BaseModel):
 class SummarizeHandler:
     database: Database
     llm: Llm
-    budget: Budget
+    budget: LlmBudget
     kind: str = "summarize"
 
-    async def run(self, job: ClaimedJob, reporter: Reporter) -> Outcome:
-        return await ending_of(job, self._result(job, reporter))
+    async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
+        return await outcome_of(job, self._result(job, reporter))
 
-    async def _result(self, job: ClaimedJob, reporter: Reporter) -> Mapping[str, object]:
+    async def _result(self, job: ClaimedJob, reporter: ProgressReporter) -> Mapping[str, object]:
         payload = SummarizePayload.model_validate(job.payload)
         text = await text_of(self.database, job)
         conversation = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
         whole = Prompt(task=TASK, wish=_wish(payload), material="", schema=SCHEMA)
         notes = Prompt(
-            task=NOTES, wish=f"At most {BE_BRIEF} words. {_in(payload.language)}", material="", schema=SCHEMA
+            task=NOTES, wish=f"At most {BE_BRIEF} words. {_in_language(payload.language)}", material="", schema=SCHEMA
         )
         validator = SchemaValidator(SCHEMA)
 
@@ -69,11 +69,11 @@ class SummarizeHandler:
             answer = await conversation.ask(prompt, validator, final=part.is_whole, divisible=divisible, long=part.long)
             return str(answer["summary"])
 
-        noted = await over_parts(await conversation.planned(whole, text.pieces), ask, reporter)
+        noted = await map_parts(await conversation.planned(whole, text.pieces), ask, reporter)
         if len(noted) == 1:
             summary = noted[0][1]
         else:
-            summary = await _summed_up(noted, conversation, whole, validator)
+            summary = await _reduced(noted, conversation, whole, validator)
         return {
             "summary": summary,
             "warnings": text.warnings + _too_long(summary, payload.max_words),
@@ -82,12 +82,12 @@ class SummarizeHandler:
         }
 
 
-async def _summed_up(
+async def _reduced(
     noted: list[tuple[Chunk, str]], conversation: Conversation, whole: Prompt, validator: SchemaValidator
 ) -> str:
     """Sum up groups of notes, again and again, until a single summary is left."""
     prompt = Prompt(task=OF_NOTES, wish=whole.wish, material="", schema=SCHEMA)
-    notes = [f"Pages {ranges(chunk.pages)}: {note}" for chunk, note in noted]
+    notes = [f"Pages {page_ranges(chunk.pages)}: {note}" for chunk, note in noted]
     while True:
         groups = _grouped(notes, room=conversation.room(prompt))
         answers = [
@@ -102,17 +102,17 @@ def _grouped(notes: list[str], *, room: int) -> list[list[str]]:
     """Group notes, at least two in each group but the last, so that the summing up ends."""
     groups: list[list[str]] = [[]]
     for note in notes:
-        if len(groups[-1]) > 1 and sum(map(estimate, groups[-1])) + estimate(note) > room:
+        if len(groups[-1]) > 1 and sum(map(estimate_tokens, groups[-1])) + estimate_tokens(note) > room:
             groups.append([])
         groups[-1].append(note)
     return groups
 
 
 def _wish(payload: SummarizePayload) -> str:
-    return f"At most {payload.max_words or BE_BRIEF} words. {_in(payload.language)}"
+    return f"At most {payload.max_words or BE_BRIEF} words. {_in_language(payload.language)}"
 
 
-def _in(language: str | None) -> str:
+def _in_language(language: str | None) -> str:
     return f"Write in this language: {language}." if language else "Write in the language of the material."
 
 

@@ -21,14 +21,14 @@ from app.ports.reading import Mode
 from app.reading.children import wire
 from app.reading.children.render_requests import REQUESTS, RenderRequests
 from app.reading.engine import OcrEngine
-from app.reading.engines.choose import opened
+from app.reading.engines.choose import open_engine
 from app.reading.faults import too_many_pages
 from app.reading.image.file import ImageFile
 from app.reading.pdf.file import PdfFile
-from app.reading.sandbox import CpuTimeLimit, allow_cpu, confine
+from app.reading.sandbox import CpuTimeLimit, allow_cpu, enter_sandbox
 
 
-class OpenedFile(Protocol):
+class ReadableFile(Protocol):
     @property
     def page_count(self) -> int: ...
 
@@ -51,7 +51,7 @@ class RequestHandler:
         self._printing = printing
         self._dpi = dpi
         self._max_pages = max_pages
-        self._file: OpenedFile | None = None
+        self._file: ReadableFile | None = None
         self._path = Path()
 
     def answer(self, request: wire.Message) -> wire.Message:
@@ -82,7 +82,7 @@ class RequestHandler:
             "shared": media_type == PDF or media_type in IMAGES,
         }
 
-    def _opened(self, path: Path, *, media_type: str, language: str) -> OpenedFile:
+    def _opened(self, path: Path, *, media_type: str, language: str) -> ReadableFile:
         if media_type == PDF:
             return PdfFile(path, engine=self._engine, fence=self._fence, language=language, dpi=self._dpi)
         if media_type in IMAGES:
@@ -93,9 +93,9 @@ class RequestHandler:
         return TextFile(path, media_type=media_type, language=language, max_pages=self._max_pages)
 
     def _page(self, number: int, *, mode: Mode) -> wire.Message:
-        return {"page": wire.packed(self._in_hand().read(number, mode=mode))}
+        return {"page": wire.packed_words(self._in_hand().read(number, mode=mode))}
 
-    def _in_hand(self) -> OpenedFile:
+    def _in_hand(self) -> ReadableFile:
         if self._file is None:
             raise RuntimeError("No file is open")
         return self._file
@@ -110,8 +110,8 @@ class RequestHandler:
 def main() -> None:
     requests, answers = _private_pipes()
     setup = json.loads(sys.argv[1])
-    confine(parent=setup["parent"], memory_bytes=setup["memory_bytes"])
-    engine = opened(setup["engine"], tessdata=Path(setup["tessdata"]), warm=setup["warm"])
+    enter_sandbox(parent=setup["parent"], memory_bytes=setup["memory_bytes"])
+    engine = open_engine(setup["engine"], tessdata=Path(setup["tessdata"]), warm=setup["warm"])
     desk = RequestHandler(
         engine=engine,
         fence=CpuTimeLimit(setup["pdf_cpu_seconds"]),
@@ -139,7 +139,7 @@ def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _send(answers: BinaryIO, message: wire.Message) -> None:
-    answers.write(wire.framed(message))
+    answers.write(wire.frame(message))
     answers.flush()
 
 

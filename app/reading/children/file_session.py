@@ -50,11 +50,11 @@ class FileSession:
             return await self._tried(request, what=what)
         except ChildDied as death:
             if death.how == _OUT_OF_MEMORY and death.was_fresh:
-                raise _blamed_for(death, what=what) from death
+                raise _fault_of_death(death, what=what) from death
         try:
             return await self._tried(request, what=what)
         except ChildDied as death:
-            raise _blamed_for(death, what=what) from death
+            raise _fault_of_death(death, what=what) from death
 
     async def _tried(self, request: wire.Message | None, *, what: str) -> wire.Message:
         try:
@@ -77,14 +77,14 @@ class FileSession:
         child = await self.seat.child()
         if child is not self._opened_in:
             child.files += 1
-            self._opened = _without_fault(await child.ask(self._opening, within=self._timeout))
+            self._opened = _checked_answer(await child.ask(self._opening, within=self._timeout))
             self._opened_in = child
         if request is None:
             return {}
-        return _without_fault(await child.ask(request, within=self._timeout))
+        return _checked_answer(await child.ask(request, within=self._timeout))
 
 
-def _blamed_for(death: ChildDied, *, what: str) -> DocumentFault:
+def _fault_of_death(death: ChildDied, *, what: str) -> DocumentFault:
     if death.how in {_OUT_OF_MEMORY, _KILLED}:
         return DocumentFault(
             "too_large", f"Reading {what} takes too much memory ({death.how}): simplify or split the document."
@@ -95,13 +95,13 @@ def _blamed_for(death: ChildDied, *, what: str) -> DocumentFault:
     )
 
 
-def _without_fault(answer: wire.Message) -> wire.Message:
+def _checked_answer(answer: wire.Message) -> wire.Message:
     if "fault" in answer:
         raise DocumentFault(answer["fault"], answer["message"])
     return answer
 
 
-Work = asyncio.Task[Page | UnreadablePage]
+PageTask = asyncio.Task[Page | UnreadablePage]
 
 
 class DocumentSession:
@@ -116,7 +116,7 @@ class DocumentSession:
         self._timeout = timeout
         self._own = FileSession(seat, opening=opening, timeout=timeout)
         self._helpers: list[FileSession] = []
-        self._working: dict[Work, FileSession] = {}
+        self._working: dict[PageTask, FileSession] = {}
         self._is_shared = False
         """True when it is worth opening the file in several children."""
         self.page_count = 0
@@ -174,6 +174,6 @@ class DocumentSession:
 
     async def _read(self, desk: FileSession, number: int) -> Page | UnreadablePage:
         try:
-            return wire.unpacked((await desk.page(number, mode=self._mode))["page"])
+            return wire.unpacked_words((await desk.page(number, mode=self._mode))["page"])
         except DocumentFault as fault:
             return UnreadablePage(number, fault)

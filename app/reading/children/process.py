@@ -75,7 +75,7 @@ class ChildProcess:
         """Wait for it to be able to work. Raises RuntimeError where it does not get so far; it is dead then."""
         try:
             async with asyncio.timeout(_READY_WITHIN.total_seconds()):
-                await wire.received(_opened(self._process.stdout))
+                await wire.receive(_pipe(self._process.stdout))
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, ValueError) as error:
             self.kill()
             await self.ended()
@@ -117,13 +117,13 @@ class ChildProcess:
 
     async def _exchange(self, request: wire.Message, take: Callable[[bytes], object] | None) -> wire.Message:
         try:
-            stdin, stdout = _opened(self._process.stdin), _opened(self._process.stdout)
-            stdin.write(wire.framed(request))
+            stdin, stdout = _pipe(self._process.stdin), _pipe(self._process.stdout)
+            stdin.write(wire.frame(request))
             await stdin.drain()
-            answer = await wire.received(stdout)
+            answer = await wire.receive(stdout)
             while take and wire.BYTES in answer:
-                take(await wire.received_bytes(stdout, answer))
-                answer = await wire.received(stdout)
+                take(await wire.receive_bytes(stdout, answer))
+                answer = await wire.receive(stdout)
             return answer
         except (asyncio.IncompleteReadError, ConnectionError, ValueError, TypeError) as error:
             self.kill()
@@ -131,7 +131,7 @@ class ChildProcess:
             raise ChildDied(self._how(), was_fresh=self.files <= 1) from error
 
     async def _drain(self) -> None:
-        stderr = _opened(self._process.stderr)
+        stderr = _pipe(self._process.stderr)
         while chunk := await stderr.read(_STDERR_KEPT):
             self._stderr += chunk
             del self._stderr[:-_STDERR_KEPT]
@@ -141,7 +141,7 @@ class ChildProcess:
         return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 
 
-def _opened(stream: _Stream | None) -> _Stream:
+def _pipe(stream: _Stream | None) -> _Stream:
     assert stream is not None, "all three are pipes"
     return stream
 

@@ -10,7 +10,7 @@ from typing_extensions import Buffer, override
 from app.domain.errors import DocumentFault
 from app.reading.children import wire
 from app.reading.image.file import ImageFile
-from app.reading.image.frame import ImageFrame, eight_bit, flattened
+from app.reading.image.frame import ImageFrame, eight_bit, on_paper
 from app.reading.pdf.file import PdfFile
 from app.reading.pdf.rendering import resized
 
@@ -27,7 +27,7 @@ class RenderRequests:
     """Raises DocumentFault."""
 
     def __init__(self, answers: BinaryIO) -> None:
-        self._out = _Chunks(answers)
+        self._out = _ChunkWriter(answers)
         self._copy: SearchableCopy | None = None
 
     def answer(self, request: wire.Message, *, file: object, path: Path) -> wire.Message:
@@ -40,7 +40,7 @@ class RenderRequests:
                 self._copy = _copy_of(file, path)
             case "lay", copy if copy is not None:
                 for page in request["pages"]:
-                    copy.lay(wire.unpacked(page))
+                    copy.lay(wire.unpacked_words(page))
             case "save", copy if copy is not None:
                 self._copy = None
                 with io.BufferedWriter(self._out, _CHUNK) as out:
@@ -67,7 +67,7 @@ class RenderRequests:
 def _shown(frame: ImageFrame, *, width: int) -> Image.Image:
     image = frame.displayed()
     if image.has_transparency_data:
-        image = flattened(image)
+        image = on_paper(image)
     elif image.mode.startswith(("I", "F")):
         image = eight_bit(image)
     return resized(image, ratio=frame.size[1] / frame.size[0], width=width)
@@ -82,7 +82,7 @@ def _copy_of(file: PdfFile | ImageFile, path: Path) -> "SearchableCopy":
     return PdfCopy(path if file.repaired is None else io.BytesIO(file.repaired), page_count=file.page_count)
 
 
-class _Chunks(io.RawIOBase):
+class _ChunkWriter(io.RawIOBase):
     """Closing one writer upon it leaves it open for the next."""
 
     def __init__(self, answers: BinaryIO) -> None:
@@ -95,7 +95,7 @@ class _Chunks(io.RawIOBase):
     @override
     def write(self, chunk: Buffer, /) -> int:
         content = bytes(chunk)
-        self._answers.write(wire.framed_bytes(content))
+        self._answers.write(wire.frame_bytes(content))
         return len(content)
 
     @override

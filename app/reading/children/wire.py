@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from app.domain.pages import Page, Source
 from app.domain.warnings import DocumentWarning, WarningCode
-from app.reading.geometry import made
+from app.reading.geometry import words_from_columns
 
 Message = dict[str, Any]
 BYTES = "bytes"
@@ -19,17 +19,17 @@ _LONGEST = 64 * 1024 * 1024
 """Ten times the longest page a child sends; a length beyond it is no length."""
 
 
-def framed(message: Message) -> bytes:
+def frame(message: Message) -> bytes:
     body = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
     return _LENGTH.pack(len(body)) + body
 
 
-def framed_bytes(content: bytes) -> bytes:
+def frame_bytes(content: bytes) -> bytes:
     """A message that tells a length, and as many bytes after it, as they are."""
-    return framed({BYTES: len(content)}) + content
+    return frame({BYTES: len(content)}) + content
 
 
-async def received(stream: StreamReader) -> Message:
+async def receive(stream: StreamReader) -> Message:
     """Raises asyncio.IncompleteReadError at the end of the stream, ValueError for what is no message."""
     (length,) = _LENGTH.unpack(await stream.readexactly(_LENGTH.size))
     if length > _LONGEST:
@@ -37,8 +37,8 @@ async def received(stream: StreamReader) -> Message:
     return _decoded(await stream.readexactly(length))
 
 
-async def received_bytes(stream: StreamReader, announced: Message) -> bytes:
-    """Decode the warnings in a message. Raises what `received` raises."""
+async def receive_bytes(stream: StreamReader, announced: Message) -> bytes:
+    """Decode the warnings in a message. Raises what `receive` raises."""
     if not 0 <= announced[BYTES] <= _LONGEST:
         raise ValueError("A chunk longer than any")
     return await stream.readexactly(announced[BYTES])
@@ -63,7 +63,7 @@ _PER_POINT = 100
 """Boxes are given in hundredths of a point: JSON is three times as fast with whole numbers."""
 
 
-def packed(page: Page) -> Message:
+def packed_words(page: Page) -> Message:
     """Words as columns: 300,000 of them are a book, and names or brackets for each would take a second."""
     words = page.words
     return {
@@ -87,11 +87,11 @@ def packed(page: Page) -> Message:
     }
 
 
-def unpacked(message: Message) -> Page:
+def unpacked_words(message: Message) -> Page:
     columns = message["words"]
     count = len(columns["text"])
     edges = iter([edge / _PER_POINT for edge in columns["box"]])
-    words = made(
+    words = words_from_columns(
         texts=columns["text"],
         boxes=zip(edges, edges, edges, edges, strict=True),
         confidences=_lengthened(columns["confidence"], count),

@@ -16,7 +16,7 @@ def memory_bytes(name: str) -> int:
     return RAPID_MEMORY_BYTES if name == "rapidocr" or (name == "auto" and rapidocr.is_installed()) else MEMORY_BYTES
 
 
-def opened(name: str, *, tessdata: Path, warm: list[str]) -> OcrEngine:
+def open_engine(name: str, *, tessdata: Path, warm: list[str]) -> OcrEngine:
     """`auto`, `tesseract` or `rapidocr`, ready to read; `warm` are the languages that Tesseract has loaded."""
     match name:
         case "rapidocr":

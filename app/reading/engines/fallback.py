@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from app.reading.engine import Finer, OcrEngine, RecognizedWord, certainty
-from app.reading.geometry import MAX_PIXELS, MAX_SIDE, Box, quarter_turned, scaled
+from app.reading.engine import OcrEngine, RecognizedWord, RenderFiner, mean_confidence
+from app.reading.geometry import MAX_PIXELS, MAX_SIDE, Box, rotated_by_quarters, scaled_box
 
-DOUBTFUL = 0.85
+RETRY_BELOW = 0.85
 """Mean confidence of a page: of 29 pages of Tesseract's below it 28 were bad (word F1 under 0.9), of 118 above 13."""
-_FEWEST = 4
+_FEWEST_WORDS = 4
 """Words. Fewer, and unsure ones, are what a logo or a photo looks like to Tesseract: not worth seconds for each."""
 
 
@@ -25,22 +25,24 @@ class FallbackEngine:
         self._open_second = open_second
         self._second: OcrEngine | None = None
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:
+    def words(
+        self, image: Image.Image, *, language: str, dpi: int, finer: RenderFiner | None = None
+    ) -> list[RecognizedWord]:
         first = self._first.words(image, language=language, dpi=dpi, finer=finer)
-        if certainty(first) >= DOUBTFUL or len(first) < _FEWEST:
+        if mean_confidence(first) >= RETRY_BELOW or len(first) < _FEWEST_WORDS:
             return first
         if self._second is None:
             self._second = self._open_second()
         second = self._second.words(image, language=language, dpi=dpi, finer=finer)
-        return max(second, first, key=_right)
+        return max(second, first, key=_likely_right_letters)
 
 
-def _right(found: Sequence[RecognizedWord]) -> float:
+def _likely_right_letters(found: Sequence[RecognizedWord]) -> float:
     """Letters that are likely right: confidence alone would prefer one clear word to a page."""
     return sum(word.confidence * len(word.text) for word in found)
 
 
-_SMALL = 16
+_SMALL_PRINT = 16
 """Pixels of the median word's height below which letters may be too small: 11 points have 11 at 100 dpi, 22 at 200."""
 _CERTAIN = 0.94
 """Mean confidence from which small words were read well all the same: clean print of 6 points at 200 dpi has 0.95."""
@@ -55,17 +57,19 @@ class SmallPrintEngine:
     def __init__(self, engine: OcrEngine) -> None:
         self._engine = engine
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:
+    def words(
+        self, image: Image.Image, *, language: str, dpi: int, finer: RenderFiner | None = None
+    ) -> list[RecognizedWord]:
         found = self._engine.words(image, language=language, dpi=dpi, finer=finer)
-        times = _times(found, image)
+        times = _enlargement(found, image)
         if times is None:
             return found
         large = finer(times) if finer is not None else enlarged(image, times)
         again = self._engine.words(large, language=language, dpi=round(dpi * times), finer=finer)
-        if certainty(again) <= certainty(found):
+        if mean_confidence(again) <= mean_confidence(found):
             return found
         x, y = image.width / large.width, image.height / large.height
-        return [replace(word, box=scaled(word.box, x=x, y=y)) for word in again]
+        return [replace(word, box=scaled_box(word.box, x=x, y=y)) for word in again]
 
 
 def enlarged(image: Image.Image, times: float) -> Image.Image:
@@ -73,13 +77,13 @@ def enlarged(image: Image.Image, times: float) -> Image.Image:
     return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)
 
 
-def _times(found: Sequence[RecognizedWord], image: Image.Image) -> float | None:
+def _enlargement(found: Sequence[RecognizedWord], image: Image.Image) -> float | None:
     """Return the factor by which the picture should be enlarged; None where it will do as it is."""
-    if not found or certainty(found) >= _CERTAIN:
+    if not found or mean_confidence(found) >= _CERTAIN:
         return None
     # The narrower side: a page may lie on its side.
     height = median(min(word.box[2] - word.box[0], word.box[3] - word.box[1]) for word in found)
-    if height >= _SMALL:
+    if height >= _SMALL_PRINT:
         return None
     least, most = _LARGER
     times = min(max(_LEGIBLE / max(height, 1), least), most)
@@ -87,23 +91,23 @@ def _times(found: Sequence[RecognizedWord], image: Image.Image) -> float | None:
     return times if fits else None
 
 
-_MARGIN = 2
+_CELL_MARGIN = 2
 _PAPER = 10
 """Pixels of paper around what is read alone: without some Tesseract reads nothing."""
 _SURE = 0.7
 """Confidence below which it is a speck after all."""
 _LIKE_OTHERS = (0.6, 1.5)
 """Height, in those of the known words."""
-_MOST = 100
+_MOST_CELLS = 100
 """Cells of a table that are read alone, at 10 ms each."""
 _Mask = npt.NDArray[np.bool_]
 
-Alone = Callable[[Image.Image], RecognizedWord | None]
+ReadCell = Callable[[Image.Image], RecognizedWord | None]
 """Reads a picture of one word."""
 
 
-def overlooked(
-    image: Image.Image, known: Sequence[RecognizedWord], *, within: Box, read: Alone
+def missed_cells(
+    image: Image.Image, known: Sequence[RecognizedWord], *, within: Box, read: ReadCell
 ) -> Iterator[RecognizedWord]:
     """Words of the upright page in that box which are not among the known ones."""
     left, top, right, bottom = (round(edge) for edge in within)
@@ -111,11 +115,11 @@ def overlooked(
     paper = int(np.median(grey))
     for word in known:
         x0, y0, x1, y1 = (round(edge) for edge in word.box)
-        rows = slice(max(y0 - top - _MARGIN, 0), max(y1 - top + _MARGIN, 0))
-        grey[rows, max(x0 - left - _MARGIN, 0) : max(x1 - left + _MARGIN, 0)] = paper
+        rows = slice(max(y0 - top - _CELL_MARGIN, 0), max(y1 - top + _CELL_MARGIN, 0))
+        grey[rows, max(x0 - left - _CELL_MARGIN, 0) : max(x1 - left + _CELL_MARGIN, 0)] = paper
     least, most = (factor * median(word.box[3] - word.box[1] for word in known) for factor in _LIKE_OTHERS)
     spots = [spot for spot in _spots(grey < paper / 2) if least <= spot[3] - spot[1] <= most]
-    for x0, y0, x1, y1 in spots[:_MOST]:
+    for x0, y0, x1, y1 in spots[:_MOST_CELLS]:
         cell = Image.new("L", (x1 - x0 + 2 * _PAPER, y1 - y0 + 2 * _PAPER), paper)
         cell.paste(Image.fromarray(grey[y0:y1, x0:x1]), (_PAPER, _PAPER))
         found = read(cell)
@@ -139,9 +143,9 @@ def _runs(marked: _Mask, *, gap: int) -> list[tuple[int, int]]:
     return [(int(part[0]), int(part[-1]) + 1) for part in parts]
 
 
-_DOUBTFUL = 0.7
+_TURN_BELOW = 0.7
 """Mean confidence. Lines of print read upside down have 0.4, a number 0.6, upright ones 0.96."""
-_FEW = 80
+_FEW_LETTERS = 80
 """Words. With more the orientation is told well, and reading them again would take as long as a page."""
 
 
@@ -151,11 +155,13 @@ class OrientationEngine:
     def __init__(self, engine: OcrEngine) -> None:
         self._engine = engine
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:
+    def words(
+        self, image: Image.Image, *, language: str, dpi: int, finer: RenderFiner | None = None
+    ) -> list[RecognizedWord]:
         found = self._engine.words(image, language=language, dpi=dpi, finer=finer)
-        if not found or len(found) > _FEW or certainty(found) >= _DOUBTFUL:
+        if not found or len(found) > _FEW_LETTERS or mean_confidence(found) >= _TURN_BELOW:
             return found
         again = self._engine.words(image.transpose(Image.Transpose.ROTATE_180), language=language, dpi=dpi)
-        if certainty(again) <= certainty(found):
+        if mean_confidence(again) <= mean_confidence(found):
             return found
-        return [replace(word, box=quarter_turned(word.box, quarters=2, size=image.size)) for word in again]
+        return [replace(word, box=rotated_by_quarters(word.box, quarters=2, size=image.size)) for word in again]

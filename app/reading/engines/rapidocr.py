@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from app.reading.engine import Finer, RecognizedWord
-from app.reading.engines.word_split import LetterBox, LineStrip, words_of
-from app.reading.geometry import quarter_turned, turned_size
+from app.reading.engine import RecognizedWord, RenderFiner
+from app.reading.engines.word_split import LetterBox, LineStrip, split_words
+from app.reading.geometry import rotated_by_quarters, rotated_size
 from app.reading.layout.lines import numbered
 from app.reading.layout.reading_order import in_reading_order
 
@@ -72,10 +72,17 @@ class RapidOcrEngine:
         ImageDraw.Draw(page).text((16, 16), "Warm", fill=0, font_size=32)
         self.words(page, language="", dpi=200)
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:  # noqa: ARG002 - the protocol
+    def words(
+        self,
+        image: Image.Image,
+        *,
+        language: str,  # noqa: ARG002 - the protocol
+        dpi: int,  # noqa: ARG002 - the protocol
+        finer: RenderFiner | None = None,  # noqa: ARG002 - the protocol
+    ) -> list[RecognizedWord]:
         strips, quarters = self._read(image)
-        lines = [_turned(line, quarters, image.size) for strip in strips if (line := words_of(strip))]
-        return _turned(numbered(in_reading_order(lines)), 4 - quarters, turned_size(image.size, quarters=quarters))
+        lines = [_turned(line, quarters, image.size) for strip in strips if (line := split_words(strip))]
+        return _turned(numbered(in_reading_order(lines)), 4 - quarters, rotated_size(image.size, quarters=quarters))
 
     def _read(self, image: Image.Image) -> tuple[list[LineStrip], int]:
         """The lines, and how often the page must be turned by a quarter, counterclockwise, to be upright."""
@@ -84,7 +91,7 @@ class RapidOcrEngine:
         if not len(quads):
             return [], 0
         cuts = self._reader.crop_text_regions(_coloured(picture), quads)
-        cuts = [_untwisted(cut, quad) for cut, quad in zip(cuts, quads, strict=True)]
+        cuts = [_upright_line(cut, quad) for cut, quad in zip(cuts, quads, strict=True)]
         quarters = self._quarters(cuts)
         turns = [_turn(cut, quarters) for cut in cuts]
         read = self._reader.recognize_txt([_rotated(cut, turn) for cut, turn in zip(cuts, turns, strict=True)])
@@ -117,7 +124,7 @@ class RapidOcrEngine:
         return int(runs_up) + (2 if flipped else 0)
 
 
-def _untwisted(cut: _Pixels, quad: _Quads) -> _Pixels:
+def _upright_line(cut: _Pixels, quad: _Quads) -> _Pixels:
     """The line as it lies on the page: RapidOCR lays down what is higher than wide, such as the digit 1."""
     top, right, bottom, left = (float(np.linalg.norm(quad[i] - quad[(i + 1) % 4])) for i in range(4))
     is_high = max(left, right) > max(top, bottom)
@@ -136,7 +143,7 @@ def _rotated(cut: _Pixels, quarters: int) -> _Pixels:
 
 
 def _turned(words: Iterable[RecognizedWord], quarters: int, size: tuple[int, int]) -> list[RecognizedWord]:
-    return [replace(word, box=quarter_turned(word.box, quarters=quarters, size=size)) for word in words]
+    return [replace(word, box=rotated_by_quarters(word.box, quarters=quarters, size=size)) for word in words]
 
 
 def _on_wide_paper(image: Image.Image) -> Image.Image:

@@ -10,12 +10,12 @@ from pathlib import Path
 import tesserocr
 from PIL import Image
 
-from app.reading.engine import Finer, RecognizedWord
-from app.reading.engines.fallback import Alone, overlooked
+from app.reading.engine import RecognizedWord, RenderFiner
+from app.reading.engines.fallback import ReadCell, missed_cells
 from app.reading.faults import scrubbed
-from app.reading.geometry import Box, quarter_turned, turned_size
-from app.reading.layout.lines import Region, is_within, lines_of, numbered, stands, trimmed
-from app.reading.layout.table_rows import by_rows
+from app.reading.geometry import Box, rotated_by_quarters, rotated_size
+from app.reading.layout.lines import Region, is_vertical, is_within, lines_of, numbered, with_even_heights
+from app.reading.layout.table_rows import tables_by_rows
 
 _MOST_LOADED = 3
 """Language models kept in memory (10 to 40 MB each)."""
@@ -42,7 +42,14 @@ class TesseractEngine:
             self._loaded[language] = tesserocr.PyTessBaseAPI(path=f"{self._tessdata}/", lang=language, psm=self._layout)
         return self._loaded[language]
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:  # noqa: ARG002 - the protocol
+    def words(
+        self,
+        image: Image.Image,
+        *,
+        language: str,
+        dpi: int,
+        finer: RenderFiner | None = None,  # noqa: ARG002 - the protocol
+    ) -> list[RecognizedWord]:
         api = self.load(language)
         try:
             regions = _recognised(api, image, dpi=dpi)
@@ -53,7 +60,7 @@ class TesseractEngine:
         def alone(picture: Image.Image) -> RecognizedWord | None:
             api.SetPageSegMode(tesserocr.PSM.SINGLE_LINE)
             try:
-                words = _all(_recognised(api, picture, dpi=dpi))
+                words = _all_words(_recognised(api, picture, dpi=dpi))
                 return words[0] if len(words) == 1 else None
             finally:
                 api.Clear()
@@ -101,30 +108,33 @@ def _quarters(api: tesserocr.PyTessBaseAPI) -> int:
     return found.most_common(1)[0][0]
 
 
-def _in_rows(regions: list[Region], image: Image.Image, *, quarters: int, alone: Alone) -> list[RecognizedWord]:
+def _in_rows(regions: list[Region], image: Image.Image, *, quarters: int, alone: ReadCell) -> list[RecognizedWord]:
     """In reading order; rows are rows on the upright page, whichever way the picture shows it."""
     size = image.size
     upright: list[Region] = [
-        [[trimmed([_turned(word, quarters, size) for word in line]) for line in paragraph] for paragraph in region]
+        [
+            [with_even_heights([_turned(word, quarters, size) for word in line]) for line in paragraph]
+            for paragraph in region
+        ]
         for region in regions
     ]
-    lying = [region for region in upright if not stands(region)]
-    standing = [region for region in upright if stands(region)]
+    lying = [region for region in upright if not is_vertical(region)]
+    standing = [region for region in upright if is_vertical(region)]
 
     def also(table: Box) -> list[RecognizedWord]:
         page = image.transpose(_TRANSPOSED[quarters]) if quarters else image
         # A column of digits was taken for a line that runs upwards: there are none in a table.
         standing[:] = [region for region in standing if not is_within(table, region)]
-        return list(overlooked(page, _all([*lying, *standing]), within=table, read=alone))
+        return list(missed_cells(page, _all_words([*lying, *standing]), within=table, read=alone))
 
-    rows = by_rows(lying, also=also)
-    back, turned = 4 - quarters, turned_size(size, quarters=quarters)
+    rows = tables_by_rows(lying, also=also)
+    back, turned = 4 - quarters, rotated_size(size, quarters=quarters)
     return [_turned(word, back, turned) for word in numbered([*rows, *standing])]
 
 
-def _all(regions: list[Region]) -> list[RecognizedWord]:
+def _all_words(regions: list[Region]) -> list[RecognizedWord]:
     return [word for region in regions for line in lines_of(region) for word in line]
 
 
 def _turned(word: RecognizedWord, quarters: int, size: tuple[int, int]) -> RecognizedWord:
-    return replace(word, box=quarter_turned(word.box, quarters=quarters, size=size))
+    return replace(word, box=rotated_by_quarters(word.box, quarters=quarters, size=size))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from app.reading.engine import RecognizedWord
 from app.reading.faults import scrubbed
-from app.reading.geometry import Box, quarter_turned
+from app.reading.geometry import Box, rotated_by_quarters
 
 _INK = 0.35
 """Difference from the paper, of the strip's whole range of grey, from which a pixel is ink."""
@@ -43,7 +43,7 @@ class LineStrip:
         return cls(letters=letters, box=box, quarters=quarters, grey=np.rot90(image[y0:y1, x0:x1], quarters))
 
 
-def words_of(strip: LineStrip) -> list[RecognizedWord]:
+def split_words(strip: LineStrip) -> list[RecognizedWord]:
     """From left to right of the line as it is read, with boxes on the image."""
     words = list(_words(strip.letters))
     ink = _ink(strip.grey)
@@ -102,6 +102,6 @@ def _around_ink(ink: _Mask, start: int, end: int) -> Box:
 def _on_image(box: Box, strip: LineStrip) -> Box:
     """From the strip's own pixels: the strip turned back, and put where it was."""
     height, width = strip.grey.shape
-    x0, y0, x1, y1 = quarter_turned(box, quarters=4 - strip.quarters, size=(width, height))
+    x0, y0, x1, y1 = rotated_by_quarters(box, quarters=4 - strip.quarters, size=(width, height))
     left, top = strip.box[:2]
     return (left + x0, top + y0, left + x1, top + y1)

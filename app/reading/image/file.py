@@ -22,7 +22,7 @@ from app.domain.warnings import DocumentWarning, WarningCode
 from app.ports.reading import Mode
 from app.reading.engine import OcrEngine
 from app.reading.geometry import MAX_PIXELS, check_pixels, too_many_pixels
-from app.reading.image.frame import ASSUMED_DPI, ImageFrame, evened, grey, rotation_of
+from app.reading.image.frame import ASSUMED_DPI, ImageFrame, grey, rotation_of, with_square_pixels
 from app.reading.image.scan import read_scan
 
 _CREDIBLE_DPI = (70, 1200)
@@ -71,12 +71,12 @@ class ImageFile:
             return self._unread(number, size=frame.size, rotation=frame.rotation)
         page = read_scan(
             self._engine,
-            evened(grey(image), frame.dpi),
+            with_square_pixels(grey(image), frame.dpi),
             number=number,
             size=frame.size,
             rotation=frame.rotation,
             language=self._language,
-            dpi=_looked_at(image, frame.told),
+            dpi=_recognition_dpi(image, frame.told),
         )
         return replace(page, warnings=(*page.warnings, *self._page_warnings))
 
@@ -184,7 +184,7 @@ def _resolution(image: Image.Image, *, sideways: bool) -> tuple[float, float] | 
     return (y, x) if sideways else (x, y)
 
 
-def _looked_at(image: Image.Image, told: tuple[float, float] | None) -> int:
+def _recognition_dpi(image: Image.Image, told: tuple[float, float] | None) -> int:
     """Dots per inch for recognition."""
     if told is None:
         # Whatever it is, it is hardly larger than a letter: a photo of one has 12 million pixels.

@@ -59,7 +59,7 @@ _ENOUGH = 20_000_000
 """Pixels, A3 at 320 dpi: a letter of 47 million took Tesseract 14 s, was read no better, and noise took 31 s."""
 
 
-def flattened(image: Image.Image) -> Image.Image:
+def on_paper(image: Image.Image) -> Image.Image:
     """In colour, on paper; letters that white paper would swallow are on black."""
     rgba = image.convert("RGBA")
     low, high = _laid_on(rgba, "white").getextrema()
@@ -89,7 +89,7 @@ def eight_bit(image: Image.Image) -> Image.Image:
     return Image.fromarray(((values - low) * scale).clip(0, 255).astype(np.uint8))
 
 
-def evened(image: Image.Image, dpi: tuple[float, float]) -> Image.Image:
+def with_square_pixels(image: Image.Image, dpi: tuple[float, float]) -> Image.Image:
     """With square pixels, by enlarging the coarser axis, and no more of them than help."""
     across, down = (max(dpi) / d if max(dpi) / min(dpi) >= _UNEVEN else 1.0 for d in dpi)
     shrunk = min(1.0, math.sqrt(_ENOUGH / (image.width * across * image.height * down)))

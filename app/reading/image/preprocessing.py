@@ -30,7 +30,7 @@ _SAMPLE = 512
 _Grey = npt.NDArray[np.uint8]
 
 
-def prepared(image: Image.Image) -> Image.Image:
+def preprocessed(image: Image.Image) -> Image.Image:
     """The same size; the image itself where nothing is to be done, as with nearly every page."""
     counts = image.histogram()
     paper = _median(counts)

@@ -7,11 +7,11 @@ from PIL import Image
 
 from app.domain.pages import Page, Source, Word, confidence_of, text_of
 from app.domain.warnings import WarningCode
-from app.reading.engine import Finer, OcrEngine, RecognizedWord
+from app.reading.engine import OcrEngine, RecognizedWord, RenderFiner
 from app.reading.engines.fallback import enlarged
-from app.reading.geometry import MAX_PIXELS, MAX_SIDE, clipped, scaled, turned_back
+from app.reading.geometry import MAX_PIXELS, MAX_SIDE, clipped_box, rotated_back, scaled_box
 from app.reading.image.deskew import tilt
-from app.reading.image.preprocessing import prepared
+from app.reading.image.preprocessing import preprocessed
 
 DOUBTFUL = 0.75
 """Mean confidence of a page's words below which its text may be more wrong than right."""
@@ -32,7 +32,7 @@ def read_scan(
     rotation: int,
     language: str,
     dpi: int,
-    finer: Finer | None = None,
+    finer: RenderFiner | None = None,
 ) -> Page:
     """The page of `size` points that the grey `image` shows."""
     found = recognised(engine, image, language=language, dpi=dpi, finer=finer)
@@ -54,13 +54,13 @@ def read_scan(
 
 
 def recognised(
-    engine: OcrEngine, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None
+    engine: OcrEngine, image: Image.Image, *, language: str, dpi: int, finer: RenderFiner | None = None
 ) -> list[RecognizedWord]:
     """The words of a grey picture in reading order, by its pixels, whichever way it lies or leans.
 
     `finer` draws it so many times as large, should that be wanted; by default it is enlarged.
     """
-    clean, scale = prepared(image), _scale(dpi)
+    clean, scale = preprocessed(image), _scale(dpi)
     fit = enlarged(clean, scale)
     degrees = tilt(fit)
 
@@ -68,18 +68,18 @@ def recognised(
         return _levelled(picture, degrees) if degrees else picture
 
     def finer_level(times: float) -> Image.Image:
-        return level(prepared(finer(scale * times)) if finer is not None else enlarged(clean, scale * times))
+        return level(preprocessed(finer(scale * times)) if finer is not None else enlarged(clean, scale * times))
 
     seen = level(fit)
     found = engine.words(seen, language=language, dpi=round(dpi * scale), finer=finer_level)
     if seen is not fit:
         found = [
-            replace(word, box=turned_back(word.box, degrees=degrees, size=seen.size, original=fit.size))
+            replace(word, box=rotated_back(word.box, degrees=degrees, size=seen.size, original=fit.size))
             for word in found
         ]
     if fit is not clean:
         x, y = image.width / fit.width, image.height / fit.height
-        found = [replace(word, box=scaled(word.box, x=x, y=y)) for word in found]
+        found = [replace(word, box=scaled_box(word.box, x=x, y=y)) for word in found]
     return found
 
 
@@ -92,7 +92,7 @@ def _on_page(found: list[RecognizedWord], *, image: Image.Image, width: float, h
     for word in found:
         yield Word(
             text=word.text,
-            box=clipped(scaled(word.box, x=x, y=y), width=width, height=height),
+            box=clipped_box(scaled_box(word.box, x=x, y=y), width=width, height=height),
             confidence=word.confidence,
             source=Source.OCR,
             line=word.line,

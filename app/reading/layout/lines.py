@@ -5,29 +5,29 @@ from dataclasses import replace
 from statistics import median
 
 from app.reading.engine import RecognizedWord
-from app.reading.geometry import Box, around
+from app.reading.geometry import Box, enclosing
 
-Line = Sequence[RecognizedWord]
+WordLine = Sequence[RecognizedWord]
 """The line's words, at least one, from left to right."""
-Paragraph = Sequence[Line]
+Paragraph = Sequence[WordLine]
 Region = Sequence[Paragraph]
 """A column, or what an engine took for one."""
 
 _PLAY = 0.15
 """A share of the height of a line's words: a bracket stands out by less."""
-_STANDING = 3
+_VERTICAL = 3
 """Height of a line by its width."""
 
 
-def box_of(line: Line) -> Box:
-    return around([word.box for word in line])
+def box_of(line: WordLine) -> Box:
+    return enclosing([word.box for word in line])
 
 
-def lines_of(region: Region) -> list[Line]:
+def lines_of(region: Region) -> list[WordLine]:
     return [line for paragraph in region for line in paragraph]
 
 
-def trimmed(line: Line) -> Line:
+def with_even_heights(line: WordLine) -> WordLine:
     """With the words that stand out above and below, brought to the height of the others.
 
     Of words that it has not cut into letters Tesseract tells the height of the row, which may be three times theirs.
@@ -42,17 +42,17 @@ def trimmed(line: Line) -> Line:
     ]
 
 
-def stands(region: Region) -> bool:
+def is_vertical(region: Region) -> bool:
     """True for one line of several words that runs up or down the page."""
     lines = lines_of(region)
     if len(lines) > 1 or len(lines[0]) == 1:
         return False
     x0, y0, x1, y1 = box_of(lines[0])
-    return y1 - y0 > _STANDING * (x1 - x0)
+    return y1 - y0 > _VERTICAL * (x1 - x0)
 
 
 def is_within(box: Box, region: Region) -> bool:
-    x0, y0, x1, y1 = around([box_of(line) for line in lines_of(region)])
+    x0, y0, x1, y1 = enclosing([box_of(line) for line in lines_of(region)])
     return box[0] <= (x0 + x1) / 2 <= box[2] and box[1] <= (y0 + y1) / 2 <= box[3]
 
 
@@ -69,7 +69,7 @@ def numbered(regions: Iterable[Region]) -> list[RecognizedWord]:
     return words
 
 
-def shared(a: tuple[float, float], b: tuple[float, float]) -> float:
+def overlap(a: tuple[float, float], b: tuple[float, float]) -> float:
     """The share of the shorter of two stretches that lies within the other; negative: the gap, in shorter ones."""
     length = min(a[1] - a[0], b[1] - b[0])
     return (min(a[1], b[1]) - max(a[0], b[0])) / max(length, 1e-6)

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from app.reading.engine import RecognizedWord
 from app.reading.geometry import Box
-from app.reading.layout.lines import Line, Region, box_of, lines_of, shared
-from app.reading.layout.table_rows import by_rows, rows_of
+from app.reading.layout.lines import Region, WordLine, box_of, lines_of, overlap
+from app.reading.layout.table_rows import rows_of, tables_by_rows
 
 _MOST = 600
 """Lines that are compared with one another: beyond, they are read from the top."""
@@ -35,23 +35,23 @@ _Matrix = npt.NDArray[np.bool_]
 _Boxes = npt.NDArray[np.float64]
 
 
-def in_reading_order(pieces: Sequence[Line]) -> list[Region]:
+def in_reading_order(pieces: Sequence[WordLine]) -> list[Region]:
     """`pieces` are lines, or parts of lines, of an upright page, in any order."""
     lines = _whole_lines(pieces)
     if not _are_columnar(lines):
         return _parted(lines_of(rows_of([[lines]])))
     # Once more after tables have got their rows: what stands above a row comes before all of it.
-    return in_columns([line for region in by_rows(in_columns(lines)) for line in lines_of(region)])
+    return in_columns([line for region in tables_by_rows(in_columns(lines)) for line in lines_of(region)])
 
 
-def in_columns(pieces: Sequence[Line]) -> list[Region]:
+def in_columns(pieces: Sequence[WordLine]) -> list[Region]:
     return _parted(_in_order(_whole_lines(pieces)))
 
 
-def _parted(lines: Sequence[Line]) -> list[Region]:
+def _parted(lines: Sequence[WordLine]) -> list[Region]:
     """Lines in their order, parted into regions and paragraphs where gaps are."""
-    regions: list[list[list[Line]]] = []
-    last: Line | None = None
+    regions: list[list[list[WordLine]]] = []
+    last: WordLine | None = None
     for line in lines:
         gap = _gap_below(last, line) if last is not None else None
         if gap is None or gap > _FAR:
@@ -64,7 +64,7 @@ def _parted(lines: Sequence[Line]) -> list[Region]:
     return [list(region) for region in regions]
 
 
-def _are_columnar(lines: Sequence[Line]) -> bool:
+def _are_columnar(lines: Sequence[WordLine]) -> bool:
     """True when text stands beside text: a receipt or a form has only labels and figures beside it."""
     prose = [box_of(line) for line in lines if len(line) > _LABEL]
     beside = sum(any(_stands_beside(left, right) for right in prose) for left in prose)
@@ -72,10 +72,10 @@ def _are_columnar(lines: Sequence[Line]) -> bool:
 
 
 def _stands_beside(left: Box, right: Box) -> bool:
-    return left[2] <= right[0] and shared(left[1::2], right[1::2]) > _SAME_ROW
+    return left[2] <= right[0] and overlap(left[1::2], right[1::2]) > _SAME_ROW
 
 
-def _whole_lines(pieces: Sequence[Line]) -> list[Line]:
+def _whole_lines(pieces: Sequence[WordLine]) -> list[WordLine]:
     lines: list[list[RecognizedWord]] = []
     for piece in sorted(pieces, key=lambda piece: box_of(piece)[0]):
         box = box_of(piece)
@@ -89,19 +89,19 @@ def _whole_lines(pieces: Sequence[Line]) -> list[Line]:
 
 def _continues(line: Box, piece: Box) -> bool:
     height = min(line[3] - line[1], piece[3] - piece[1])
-    is_level = shared(line[1::2], piece[1::2]) > _SAME_ROW
+    is_level = overlap(line[1::2], piece[1::2]) > _SAME_ROW
     return is_level and -height < piece[0] - line[2] < _JOINED * height
 
 
-def _gap_below(line: Line, following: Line) -> float | None:
+def _gap_below(line: WordLine, following: WordLine) -> float | None:
     """In heights of the lower one; None where the second is not beneath the first."""
     above, below = box_of(line), box_of(following)
-    if shared(above[::2], below[::2]) <= _ABOVE or below[1] + below[3] <= above[1] + above[3]:
+    if overlap(above[::2], below[::2]) <= _ABOVE or below[1] + below[3] <= above[1] + above[3]:
         return None
     return (below[1] - above[3]) / max(min(above[3] - above[1], below[3] - below[1]), 1)
 
 
-def _in_order(lines: Sequence[Line]) -> list[Line]:
+def _in_order(lines: Sequence[WordLine]) -> list[WordLine]:
     if not lines:
         return []
     boxes = np.array([box_of(line) for line in lines], dtype=np.float64)

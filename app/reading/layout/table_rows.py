@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from app.reading.engine import RecognizedWord
-from app.reading.geometry import Box, around
-from app.reading.layout.lines import Line, Region, box_of, lines_of, shared
+from app.reading.geometry import Box, enclosing
+from app.reading.layout.lines import Region, WordLine, box_of, lines_of, overlap
 
 _BESIDE = 0.3
 """Share of the lower region's height that the other must share to lie beside it."""
@@ -20,7 +20,7 @@ _LEVEL = 0.5
 """Share of the lower line's height that another must share to lie at its height."""
 
 
-def by_rows(
+def tables_by_rows(
     regions: Sequence[Region], *, also: Callable[[Box], Sequence[RecognizedWord]] = lambda _: ()
 ) -> list[Region]:
     """Regions that are columns of one table, joined and sorted by rows.
@@ -35,7 +35,7 @@ def by_rows(
         if len(group) == 1:
             read.append(regions[group[0]])
         else:
-            more = also(around([columns[index].box for index in group]))
+            more = also(enclosing([columns[index].box for index in group]))
             read.append(rows_of([*(regions[index] for index in group), *([[[word]]] for word in more)]))
     return read
 
@@ -43,7 +43,7 @@ def by_rows(
 def rows_of(group: Sequence[Region]) -> Region:
     """All lines of these regions, sorted by rows."""
     cells = sorted((line for region in group for line in lines_of(region)), key=_middle)
-    rows: list[list[Line]] = []
+    rows: list[list[WordLine]] = []
     for cell in cells:
         if rows and _is_level(rows[-1], cell):
             rows[-1].append(cell)
@@ -73,7 +73,7 @@ class _Column:
     def __init__(self, region: Region) -> None:
         lines = lines_of(region)
         self.lines = [box_of(line) for line in lines]
-        self.box: Box = around(self.lines)
+        self.box: Box = enclosing(self.lines)
         self.is_cells = len(lines) >= _CELLS and median(map(len, lines)) <= _CELL_WORDS
 
 
@@ -83,23 +83,23 @@ def _are_cells(a: _Column, b: _Column) -> bool:
     if not _is_beside(a, b):
         return False
     few, many = sorted((a.lines, b.lines), key=len)
-    aligned = sum(any(shared(line[1::2], other[1::2]) > _LEVEL for other in many) for line in few)
+    aligned = sum(any(overlap(line[1::2], other[1::2]) > _LEVEL for other in many) for line in few)
     return aligned >= _ALIGNED * len(few)
 
 
 def _is_beside(a: _Column, b: _Column) -> bool:
-    return shared(a.box[1::2], b.box[1::2]) > _BESIDE and shared(a.box[::2], b.box[::2]) < _APART
+    return overlap(a.box[1::2], b.box[1::2]) > _BESIDE and overlap(a.box[::2], b.box[::2]) < _APART
 
 
-def _is_level(row: Sequence[Line], cell: Line) -> bool:
+def _is_level(row: Sequence[WordLine], cell: WordLine) -> bool:
     # By the last one's height: a row that leans a little is followed from cell to cell.
-    return shared(box_of(row[-1])[1::2], box_of(cell)[1::2]) > _LEVEL
+    return overlap(box_of(row[-1])[1::2], box_of(cell)[1::2]) > _LEVEL
 
 
-def _middle(line: Line) -> float:
+def _middle(line: WordLine) -> float:
     box = box_of(line)
     return box[1] + box[3]
 
 
-def _left(line: Line) -> float:
+def _left(line: WordLine) -> float:
     return box_of(line)[0]

@@ -35,10 +35,10 @@ def encoding_of(stream: BinaryIO) -> str:
     stream.seek(max(0, (bad or 0) - SAMPLE // 2))
     region = stream.read(SAMPLE)
     stream.seek(0)
-    return "utf-8" if bad is None else guessed(region)
+    return "utf-8" if bad is None else guessed_encoding(region)
 
 
-def guessed(data: bytes) -> str:
+def guessed_encoding(data: bytes) -> str:
     """An old character set, by how likely what it makes of the bytes is."""
     from charset_normalizer import from_bytes
 
@@ -49,20 +49,20 @@ def guessed(data: bytes) -> str:
     return best.encoding if best is not None else _FALLBACK
 
 
-def decoded(data: bytes, *, declared: str | None = None) -> str:
+def decoded_text(data: bytes, *, declared: str | None = None) -> str:
     """Text at any rate: bytes that make no sense become U+FFFD."""
     for mark, encoding in BOMS:
         if data.startswith(mark):
             return data.decode(encoding, "replace")
-    for encoding in filter(None, (known(declared), "utf-8")):
+    for encoding in filter(None, (known_codec(declared), "utf-8")):
         try:
             return data.decode(encoding)
         except (UnicodeError, ValueError):
             continue
-    return data.decode(known(declared) or guessed(data), "replace")
+    return data.decode(known_codec(declared) or guessed_encoding(data), "replace")
 
 
-def known(name: str | None) -> str | None:
+def known_codec(name: str | None) -> str | None:
     """A codec for text of that name, if there is one."""
     if not name:
         return None
@@ -77,7 +77,7 @@ def known(name: str | None) -> str | None:
     return codec_name
 
 
-def blocks(stream: BinaryIO, encoding: str) -> Iterator[str]:
+def text_blocks(stream: BinaryIO, encoding: str) -> Iterator[str]:
     """The whole stream as text, a block at a time."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     while block := stream.read(_BLOCK):
@@ -106,16 +106,16 @@ _LAYOUT = frozenset("\t\n\v\f\r\b\a\x1b")
 def read(path: Path, pages: PageWriter) -> None:
     with path.open("rb") as stream:
         held = ""
-        for block in blocks(stream, encoding_of(stream)):
+        for block in text_blocks(stream, encoding_of(stream)):
             _check_text(block[:_SAMPLED])
             text = held + block
             # The halves of a line's end may lie in two blocks.
             held = "\r" if text.endswith("\r") else ""
-            pages.write(unified(text.removesuffix("\r") if held else text))
-        pages.write(unified(held))
+            pages.write(with_newlines(text.removesuffix("\r") if held else text))
+        pages.write(with_newlines(held))
 
 
-def unified(text: str) -> str:
+def with_newlines(text: str) -> str:
     """Lines ended by a newline, whatever system wrote them."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 

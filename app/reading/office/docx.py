@@ -10,7 +10,7 @@ from pathlib import Path
 from app.domain.warnings import WarningCode
 from app.reading.office.docx_body import DocxStory, DocxStyles
 from app.reading.office.pagination import PageWriter
-from app.reading.office.zip_package import Relation, ZipPackage
+from app.reading.office.zip_package import PackageRelation, ZipPackage
 
 _LONGEST_ASIDE = 100
 """Pages of a header or a footnote."""
@@ -32,7 +32,7 @@ def read(path: Path, pages: PageWriter) -> None:
         _margins(package, _parts(package, relations, "footer"), hidden, pages=pages)
 
 
-def _parts(package: ZipPackage, relations: Iterable[Relation], *kinds: str) -> list[str]:
+def _parts(package: ZipPackage, relations: Iterable[PackageRelation], *kinds: str) -> list[str]:
     return [relation.target for relation in relations if relation.kind in kinds and relation.target in package]
 
 
@@ -42,13 +42,13 @@ def _margins(package: ZipPackage, parts: list[str], hidden: frozenset[str], *, p
     for part in parts:
         aside = PageWriter(most=_LONGEST_ASIDE)
         package.walk(part, DocxStory(aside, hidden_styles=hidden))
-        text = _told(aside, pages)
+        text = _part_text(aside, pages)
         if text not in seen:
             seen.add(text)
             pages.line(text)
 
 
-def _told(aside: PageWriter, pages: PageWriter) -> str:
+def _part_text(aside: PageWriter, pages: PageWriter) -> str:
     done = aside.finished()
     if any(WarningCode.HIDDEN_TEXT in page.warnings for page in done):
         pages.hide()
@@ -76,7 +76,7 @@ class _Notes:
 
     def end(self, tag: str) -> None:
         if tag in {"footnote", "endnote"}:
-            self.found[self._key] = _told(self._aside, self._pages)
+            self.found[self._key] = _part_text(self._aside, self._pages)
             self._story = None
         elif self._story:
             self._story.end(tag)

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from app.reading.office.blocks import BlockWriter
 from app.reading.office.pagination import PageWriter
 
-OFF = frozenset({"0", "false", "off"})
+OFF_VALUES = frozenset({"0", "false", "off"})
 
 
 class DocxStyles:
@@ -24,7 +24,7 @@ class DocxStyles:
         elif tag == "basedOn":
             self._bases[self._style] = value
         elif tag == "vanish" and self._style:
-            self._says[self._style] = value.lower() not in OFF
+            self._says[self._style] = value.lower() not in OFF_VALUES
 
     def end(self, tag: str) -> None:
         if tag == "style":
@@ -106,12 +106,12 @@ class DocxStory:
     def _property(self, tag: str, value: str) -> None:
         match self._properties, tag:
             case ["rPr"], "vanish":
-                self._hides_run = value.lower() not in OFF
+                self._hides_run = value.lower() not in OFF_VALUES
             case ["rPr"], "rStyle":
                 self._hides_run = self._hides_run or value in self._hidden_styles
             case ["pPr"], "pStyle":
                 self._hides_paragraph = value in self._hidden_styles
-            case ["pPr"], "pageBreakBefore" if value.lower() not in OFF:
+            case ["pPr"], "pageBreakBefore" if value.lower() not in OFF_VALUES:
                 self._blocks.break_page()
             case ["pPr", "sectPr"], "type":
                 self._section_ends = value != "continuous"

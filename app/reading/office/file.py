@@ -4,11 +4,11 @@ from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
-from app.domain.filetypes.types import DOCX, EML, HTML, LOCKED, ODP, ODS, ODT, PPTX, RTF, TEXT, XLSX
+from app.domain.filetypes.types import DOCX, EML, ENCRYPTED, HTML, ODP, ODS, ODT, PPTX, RTF, TEXT, XLSX
 from app.domain.pages import Page, Source
-from app.domain.warnings import DocumentWarning, WarningCode, of_document
+from app.domain.warnings import DocumentWarning, WarningCode, document_warning
 from app.ports.reading import Mode
-from app.reading.faults import locked, nested_too_deep, scrubbed
+from app.reading.faults import nested_too_deep, password_protected, scrubbed
 from app.reading.office.pagination import PageWriter
 
 _READERS = MappingProxyType(
@@ -35,8 +35,8 @@ class TextFile:
     """Raises DocumentFault (encrypted, corrupt, too_large, too_many_pages) when opened: all is read then."""
 
     def __init__(self, path: Path, *, media_type: str, language: str, max_pages: int) -> None:
-        if media_type == LOCKED:
-            raise locked("document")
+        if media_type == ENCRYPTED:
+            raise password_protected("document")
         self._language = language
         pages = PageWriter(most=max_pages)
         try:
@@ -70,4 +70,4 @@ def _warnings(attachments: list[str]) -> list[DocumentWarning]:
         return []
     named = [scrubbed(name)[:_LONGEST_NAME] for name in attachments[:_MOST_NAMED]]
     more = [f"and {len(attachments) - len(named)} more"] if len(attachments) > len(named) else []
-    return [of_document(WarningCode.HAS_ATTACHMENTS, names=named + more)]
+    return [document_warning(WarningCode.HAS_ATTACHMENTS, names=named + more)]

@@ -11,7 +11,7 @@ from lxml import etree
 
 from app.reading.faults import damaged, too_large
 from app.reading.office.blocks import BlockWriter
-from app.reading.office.charset import blocks, encoding_of, known
+from app.reading.office.charset import encoding_of, known_codec, text_blocks
 from app.reading.office.pagination import PageWriter
 
 # fmt: off
@@ -50,14 +50,14 @@ def read(path: Path, pages: PageWriter) -> None:
         encoding = encoding_of(stream)
         # What the bytes say for themselves is believed first: pages lie about it, and UTF-8 is not met by chance.
         if not encoding.startswith("utf") and declared:
-            encoding = known(declared[1].decode()) or encoding
-        writing = HtmlWriter(pages)
-        for block in blocks(stream, encoding):
+            encoding = known_codec(declared[1].decode()) or encoding
+        writing = HtmlReader(pages)
+        for block in text_blocks(stream, encoding):
             writing.feed(block)
         writing.close()
 
 
-class HtmlWriter:
+class HtmlReader:
     """Takes HTML piece by piece. Raises DocumentFault (corrupt, too_large)."""
 
     def __init__(self, pages: PageWriter) -> None:

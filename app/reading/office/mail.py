@@ -11,8 +11,8 @@ from pathlib import Path
 
 from app.domain.errors import DocumentFault
 from app.reading.faults import too_large
-from app.reading.office.charset import decoded, unified
-from app.reading.office.html import HtmlWriter
+from app.reading.office.charset import decoded_text, with_newlines
+from app.reading.office.html import HtmlReader
 from app.reading.office.pagination import PageWriter
 
 _TOLD = ("From", "To", "Cc", "Date", "Subject")
@@ -76,10 +76,10 @@ class _Body:
     def _write(self, part: Message, *, is_html: bool) -> None:
         text = _text(part)
         if not is_html:
-            self._pages.write(unified(text))
+            self._pages.write(with_newlines(text))
             self._pages.line("")
             return
-        writer = HtmlWriter(self._pages)
+        writer = HtmlReader(self._pages)
         writer.feed(text)
         writer.close()
 
@@ -97,7 +97,7 @@ def _inner(part: Message) -> Iterator[Message]:
 def _text(part: Message) -> str:
     payload = part.get_payload(decode=True)
     charset = part.get_param("charset")
-    return decoded(
+    return decoded_text(
         payload if isinstance(payload, bytes) else b"", declared=charset if isinstance(charset, str) else None
     )
 
@@ -117,7 +117,7 @@ def _field(message: Message, name: str) -> str:
 
 def _spoken(value: str) -> str:
     raw = value.encode("utf-8", "surrogateescape")
-    text = decoded(raw) if not raw.isascii() else value
+    text = decoded_text(raw) if not raw.isascii() else value
     try:
         return "".join(_word(word, charset) for word, charset in decode_header(text))
     except (HeaderParseError, ValueError):
@@ -125,7 +125,7 @@ def _spoken(value: str) -> str:
 
 
 def _word(word: str | bytes, charset: str | None) -> str:
-    return word if isinstance(word, str) else decoded(word, declared=charset)
+    return word if isinstance(word, str) else decoded_text(word, declared=charset)
 
 
 def _unfolded(value: str) -> str:

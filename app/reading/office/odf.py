@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.reading.faults import locked
+from app.reading.faults import password_protected
 from app.reading.office.blocks import BlockWriter
 from app.reading.office.odf_styles import OdfStyles
 from app.reading.office.pagination import PageWriter
@@ -27,7 +27,7 @@ def read(path: Path, pages: PageWriter) -> None:
         protection = _Protection()
         package.walk_if_there("META-INF/manifest.xml", protection)
         if protection.is_there:
-            raise locked("document")
+            raise password_protected("document")
         styles = OdfStyles()
         package.walk_if_there("styles.xml", styles)
         package.walk("content.xml", _Content(pages, styles))

@@ -95,7 +95,7 @@ class PageWriter:
         text = "".join(self._parts)
         start = 0
         while len(text) - start > PAGE:
-            end = _good_end(text, start)
+            end = _page_break(text, start)
             self._parts, self._length = [text[start:end]], end - start
             self._finish()
             start = end
@@ -110,7 +110,7 @@ class PageWriter:
         self._parts, self._length, self._inked, self._warnings = [], 0, False, set()
 
 
-def _good_end(text: str, start: int) -> int:
+def _page_break(text: str, start: int) -> int:
     """The latest place to cut: after a paragraph, a line or a word, and not within the first half of a page."""
     for separator in ("\n\n", "\n", " "):
         at = text.rfind(separator, start + PAGE // 2, start + PAGE)

@@ -19,7 +19,7 @@ def read(path: Path, pages: PageWriter) -> None:
     with ZipPackage.opened(path) as package:
         main = package.main()
         relations = package.relations(main)
-        order = _Order()
+        order = _SlideOrder()
         package.walk(main, order)
         for slide in order.slides:
             if slide in relations:
@@ -39,7 +39,7 @@ def _read_slide(package: ZipPackage, part: str, pages: PageWriter) -> None:
                 package.walk_if_there(relation.target, _Slide(pages))
 
 
-class _Order:
+class _SlideOrder:
     """The slides in order, as ids of relations."""
 
     def __init__(self) -> None:

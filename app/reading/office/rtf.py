@@ -27,7 +27,7 @@ _WRAP = 0x10000
 
 def read(path: Path, pages: PageWriter) -> None:
     data = path.read_bytes()
-    reading = _Reading(pages)
+    reading = _RtfReader(pages)
     at = 0
     while (token := _TOKEN.match(data, at)) is not None:
         at = token.end() + reading.take(token)
@@ -52,7 +52,7 @@ class _Group:
     font: int = -1
 
 
-class _Reading:
+class _RtfReader:
     def __init__(self, pages: PageWriter) -> None:
         self._pages = pages
         self._group = _Group()

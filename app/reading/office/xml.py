@@ -58,8 +58,8 @@ class _WalkerTarget:
         self._start = walker.start
         self._end = walker.end
         self.data = walker.data
-        self._tags = _Bare()
-        self._attributes = _BareAttributes()
+        self._tags = _LocalNames()
+        self._attributes = _LocalAttributes()
 
     def doctype(self, _name: str, _public: str | None, _system: str | None) -> None:
         # Neither OOXML nor ODF has one: entities that grow without end are what it would bring.
@@ -78,7 +78,7 @@ class _WalkerTarget:
         """Finish; lxml calls it at the end, also of a document that broke off."""
 
 
-class _Bare(dict[str, str]):
+class _LocalNames(dict[str, str]):
     """Names without their namespaces, each cut but once."""
 
     def __missing__(self, name: str) -> str:
@@ -91,7 +91,7 @@ class _Bare(dict[str, str]):
         return name.rpartition("}")[2]
 
 
-class _BareAttributes(_Bare):
+class _LocalAttributes(_LocalNames):
     @override
     def _cut(self, name: str) -> str:
         namespace, _, bare = name.rpartition("}")

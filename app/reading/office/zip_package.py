@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from app.reading.faults import damaged, locked, too_large
+from app.reading.faults import damaged, password_protected, too_large
 from app.reading.office.xml import XmlWalker, walk
 
 MOST_ENTRIES = 10_000
@@ -38,7 +38,7 @@ _BLAMED_ON_THE_FILE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relation:
+class PackageRelation:
     kind: str
     """The last word of its type: `worksheet`, `header`, `notesSlide`."""
     target: str
@@ -55,7 +55,7 @@ class ZipPackage:
         if len(entries) > MOST_ENTRIES:
             raise too_large(f"The document consists of more than {MOST_ENTRIES:,} files")
         if sum(entry.file_size for entry in entries) > MOST_DECLARED:
-            raise _bomb()
+            raise _zip_bomb_fault()
         # Of two entries with one name the later is meant. Some writers for Windows separate folders by backslashes.
         self._entries = {_part(entry.filename): entry for entry in entries}
 
@@ -82,7 +82,7 @@ class ZipPackage:
                 return relation.target
         raise damaged("document")
 
-    def relations(self, part: str) -> Mapping[str, Relation]:
+    def relations(self, part: str) -> Mapping[str, PackageRelation]:
         """By id, those of `part` to others within the package; never those to the outside."""
         folder, name = posixpath.split(part)
         reading = _Relations(folder)
@@ -94,27 +94,27 @@ class ZipPackage:
         if entry is None or entry.compress_type not in _METHODS:
             raise damaged("document")
         if entry.flag_bits & _IS_ENCRYPTED:
-            raise locked("document")
+            raise password_protected("document")
         inflated = 0
         with self._archive.open(entry) as stream:
             while chunk := stream.read(_CHUNK):
                 inflated += len(chunk)
                 self._inflated += len(chunk)
                 if self._inflated > MOST_INFLATED or inflated > max(_RATIO_FROM, entry.compress_size * _RATIO):
-                    raise _bomb()
+                    raise _zip_bomb_fault()
                 yield chunk
 
 
 class _Relations:
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self.found: dict[str, Relation] = {}
+        self.found: dict[str, PackageRelation] = {}
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         target = attributes.get("Target", "")
         if tag == "Relationship" and attributes.get("TargetMode") != "External":
             kind = attributes.get("Type", "").rpartition("/")[2]
-            self.found[attributes.get("Id", "")] = Relation(kind=kind, target=self._resolved(target))
+            self.found[attributes.get("Id", "")] = PackageRelation(kind=kind, target=self._resolved(target))
 
     def end(self, tag: str) -> None: ...
 
@@ -129,7 +129,7 @@ def _part(name: str) -> str:
     return name.replace("\\", "/").lstrip("/").lower()
 
 
-def _bomb() -> Exception:
+def _zip_bomb_fault() -> Exception:
     return too_large("The document grows too large when it is unpacked")
 
 

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from app.domain.pages import Source, Word
 from app.reading.engine import OcrEngine, RecognizedWord
-from app.reading.geometry import Box, clipped
+from app.reading.geometry import Box, clipped_box
 from app.reading.image.scan import recognised
 from app.reading.pdf.rendering import RenderedPage
 
@@ -34,7 +34,7 @@ class EmbeddedImages:
             words.append(
                 Word(
                     text=found.text,
-                    box=clipped((x0 + left, y0 + top, x0 + right, y0 + bottom), width=within[2], height=within[3]),
+                    box=clipped_box((x0 + left, y0 + top, x0 + right, y0 + bottom), width=within[2], height=within[3]),
                     confidence=found.confidence,
                     source=Source.OCR,
                     line=line + found.line,

@@ -14,17 +14,17 @@ from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source, Word, confidence_of, source_of, text_of
 from app.domain.warnings import WarningCode
 from app.ports.reading import Mode
-from app.reading.engine import Finer, OcrEngine, RecognizedWord
+from app.reading.engine import OcrEngine, RecognizedWord, RenderFiner
 from app.reading.geometry import POINTS_PER_INCH, Box, render_dpi
 from app.reading.image.scan import read_scan
 from app.reading.pdf.embedded_images import EmbeddedImages
 from app.reading.pdf.font_check import FontCheck
-from app.reading.pdf.hidden_text import sight
-from app.reading.pdf.ocr_regions import unread
-from app.reading.pdf.opening import opened, warnings_about
-from app.reading.pdf.page_assembly import joined, with_blocks, without_doubles
-from app.reading.pdf.page_objects import surface
-from app.reading.pdf.rendering import page_image, rendered
+from app.reading.pdf.hidden_text import text_visibility
+from app.reading.pdf.ocr_regions import ocr_regions
+from app.reading.pdf.opening import open_document, warnings_about
+from app.reading.pdf.page_assembly import merged_words, with_blocks, without_duplicates
+from app.reading.pdf.page_objects import page_objects
+from app.reading.pdf.rendering import page_image, render
 from app.reading.pdf.text_layer import text_layer
 from app.reading.sandbox import CpuTimeLimit
 
@@ -45,14 +45,14 @@ class PdfFile:
     """Raises DocumentFault (encrypted, corrupt, empty)."""
 
     def __init__(self, path: Path, *, engine: OcrEngine, fence: CpuTimeLimit, language: str, dpi: int) -> None:
-        self._engine = _Unfenced(engine, fence)
+        self._engine = _UnbudgetedEngine(engine, fence)
         self._fence = fence
         self._language = language
         self._dpi = dpi
         self._fonts = FontCheck(self._engine, language=language)
         self._pictures = EmbeddedImages(self._engine, language=language)
         with self._fence.up():
-            self._document, self.repaired = opened(path)
+            self._document, self.repaired = open_document(path)
             """The repair that opened the file; None where it opened as it is."""
             self.page_count = len(self._document)
             self.warnings = list(warnings_about(self._document, repaired=self.repaired is not None))
@@ -108,8 +108,8 @@ class PdfFile:
         textpage = page.get_textpage()
         try:
             layer = text_layer(page, textpage)
-            on = surface(page)
-            seen = sight(page, textpage, layer, on=on)
+            on = page_objects(page)
+            seen = text_visibility(page, textpage, layer, on=on)
         finally:
             textpage.close()
         shown = layer.words
@@ -121,7 +121,7 @@ class PdfFile:
         if layer.junk_share >= _JUNK_SHARE or self._fonts.are_bad(page, shown):
             untrusted = (*warnings, WarningCode.TEXT_LAYER_UNTRUSTED)
             return _LayerJudgement(words=[], regions=[], warnings=untrusted, is_trusted=False)
-        regions = unread(page, layer.words, sight=seen, on=on)
+        regions = ocr_regions(page, layer.words, sight=seen, on=on)
         return _LayerJudgement(words=with_blocks(shown), regions=regions, warnings=warnings, is_trusted=True)
 
     def _mixed(self, page: pypdfium2.PdfPage, layer: _LayerJudgement, *, number: int) -> Page:
@@ -131,9 +131,9 @@ class PdfFile:
             dpi = render_dpi(width=region[2] - region[0], height=region[3] - region[1], wanted=self._dpi)
             warnings = _reduced(warnings, dpi=dpi, wanted=self._dpi)
             # Without what is known already: half a word at an edge would be read as another.
-            picture = rendered(page, scale=dpi / POINTS_PER_INCH, box=region).without(word.box for word in layer.words)
+            picture = render(page, scale=dpi / POINTS_PER_INCH, box=region).without(word.box for word in layer.words)
             found += self._pictures.words(picture, within=region, after=found, dpi=dpi)
-        words = joined(layer.words, without_doubles(found, beside=layer.words), regions=layer.regions)
+        words = merged_words(layer.words, without_duplicates(found, beside=layer.words), regions=layer.regions)
         return self._made_of(words, page, number=number, warnings=warnings)
 
     def _made_of(
@@ -162,26 +162,28 @@ class PdfFile:
         dpi = render_dpi(width=width, height=height, wanted=self._dpi)
         read = read_scan(
             self._engine,
-            rendered(page, scale=dpi / POINTS_PER_INCH).image,
+            render(page, scale=dpi / POINTS_PER_INCH).image,
             number=number,
             size=(width, height),
             rotation=page.get_rotation(),
             language=self._language,
             dpi=dpi,
             # Small letters of a scan may be sharper in the file than in a picture of 200 dpi.
-            finer=lambda times: rendered(page, scale=times * dpi / POINTS_PER_INCH).image,
+            finer=lambda times: render(page, scale=times * dpi / POINTS_PER_INCH).image,
         )
         return replace(read, warnings=(*read.warnings, *_reduced(warnings, dpi=dpi, wanted=self._dpi)))
 
 
-class _Unfenced:
+class _UnbudgetedEngine:
     """An Engine whose work does not count as PDFium's."""
 
     def __init__(self, engine: OcrEngine, fence: CpuTimeLimit) -> None:
         self._engine = engine
         self._fence = fence
 
-    def words(self, image: Image.Image, *, language: str, dpi: int, finer: Finer | None = None) -> list[RecognizedWord]:
+    def words(
+        self, image: Image.Image, *, language: str, dpi: int, finer: RenderFiner | None = None
+    ) -> list[RecognizedWord]:
         def fenced(times: float) -> Image.Image:
             assert finer is not None, "it is asked for where there is one"
             with self._fence.up():

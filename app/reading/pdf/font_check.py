@@ -16,9 +16,9 @@ import pypdfium2.raw as pdfium
 from PIL import Image
 
 from app.reading.engine import OcrEngine, RecognizedWord
-from app.reading.geometry import Box, around
+from app.reading.geometry import Box, enclosing
 from app.reading.pdf import pdfium_calls
-from app.reading.pdf.rendering import RenderedPage, rendered
+from app.reading.pdf.rendering import RenderedPage, render
 from app.reading.pdf.text_layer import LayerWord
 
 _MOST_CHECKS = 30
@@ -91,7 +91,7 @@ class FontCheck:
         # One by one: most often the first tells, and a longer sample would have its orientation looked for, at 0.1 s.
         for run in runs:
             read = self._engine.words(_typeset(page, run.box), language=self._language, dpi=_DPI)
-            verdicts.append(_judged(run.text, read))
+            verdicts.append(_are_alike(run.text, read))
             if verdicts[-1]:
                 return False
         return False in verdicts
@@ -127,7 +127,7 @@ def _runs(words: list[LayerWord]) -> list[_Run]:
             runs[-1].append(word)
         else:
             runs.append([word])
-    made = [_Run(text="".join(w.text for w in run), box=around([w.box for w in run])) for run in runs]
+    made = [_Run(text="".join(w.text for w in run), box=enclosing([w.box for w in run])) for run in runs]
     longest = sorted(made, key=lambda run: -min(len(run.text), _LONGEST_RUN))
     distinct = {run.text: run for run in longest if len(run.text) >= _SHORTEST}
     return list(distinct.values())[:_MOST_RUNS]
@@ -154,7 +154,7 @@ def _typeset(page: pypdfium2.PdfPage, box: Box) -> Image.Image:
     high = box[3] - box[1]
     x0, y0, x1, y1 = (box[0] - high / 3, box[1] - high / 3, box[2] + high / 3, box[3] + high / 3)
     scale = min(_CAPITAL / high, _WIDEST / (x1 - x0))
-    line = _on_white(rendered(page, scale=scale, box=(x0, y0, x1, y1)))
+    line = _on_white(render(page, scale=scale, box=(x0, y0, x1, y1)))
     sheet = Image.new("L", (line.width + 2 * _MARGIN, line.height + 2 * _MARGIN), 255)
     sheet.paste(line, (_MARGIN, _MARGIN))
     return sheet
@@ -167,7 +167,7 @@ def _on_white(picture: RenderedPage) -> Image.Image:
     return Image.fromarray((255 - away * 255 // max(away.max(), 1)).astype(np.uint8))
 
 
-def _judged(written: str, read: list[RecognizedWord]) -> bool | None:
+def _are_alike(written: str, read: list[RecognizedWord]) -> bool | None:
     """True when they are alike; None where that can't be decided."""
     said, seen = _plain(written), _plain("".join(found.text for found in read))
     if not said and not seen:

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from app.reading.geometry import Box, around
+from app.reading.geometry import Box, enclosing
 from app.reading.pdf import pdfium_calls
 from app.reading.pdf.page_objects import Colour, PageObjects, colour_of, is_clipped
-from app.reading.pdf.rendering import RenderedPage, rendered
+from app.reading.pdf.rendering import RenderedPage, render
 from app.reading.pdf.text_layer import LayerWord, TextLayer
 
 _UNPAINTED = frozenset({pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP})
@@ -56,7 +56,7 @@ class WordVisibility:
     """Not painted themselves, but over ink that they spell out."""
 
 
-_ALL_SEEN = WordVisibility(hidden=frozenset(), laid=frozenset())
+_ALL_VISIBLE = WordVisibility(hidden=frozenset(), laid=frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,22 +69,22 @@ class _TextPaint:
     """Transparent, clipped or switchable: only a rendering tells."""
 
 
-_NOBODYS = _TextPaint(colour=(0, 0, 0), is_painted=True, is_odd=False)
+_UNKNOWN_STYLE = _TextPaint(colour=(0, 0, 0), is_painted=True, is_odd=False)
 """The style assumed for text without a PDFium text object, which can't be hidden for a comparison rendering."""
 
 
-def sight(
+def text_visibility(
     page: pypdfium2.PdfPage, textpage: pypdfium2.PdfTextPage, layer: TextLayer, *, on: PageObjects
 ) -> WordVisibility:
     words = layer.words
     if not words:
-        return _ALL_SEEN
+        return _ALL_VISIBLE
     things = _TextObjects(words, textpage, on=on)
     doubtful = np.flatnonzero(_doubtful(layer, things, on=on) & ~things.tiny)
     hidden: set[int] = set(np.flatnonzero(things.tiny).tolist())
     laid: set[int] = set()
     if doubtful.size:
-        pictures = _pictures(page, [words[index] for index in doubtful])
+        pictures = _rendering_pair(page, [words[index] for index in doubtful])
         for index in doubtful.tolist():
             box = words[index].box
             if not things.painted[index]:
@@ -101,7 +101,7 @@ class _TextObjects:
         firsts = {word.thing: word.start for word in reversed(words)}
         places = {thing: place for place, thing in enumerate(firsts)}
         of_words = np.array([places[word.thing] for word in words])
-        looks = [_look(thing, veiled=thing in on.veiled) if thing else _NOBODYS for thing in firsts]
+        looks = [_text_style(thing, veiled=thing in on.veiled) if thing else _UNKNOWN_STYLE for thing in firsts]
         self.order = np.array([on.order.get(thing, 0) for thing in firsts])[of_words]
         self.odd = np.array([look.is_odd or not look.is_painted or look.colour is None for look in looks])[of_words]
         self.painted = np.array([look.is_painted for look in looks])[of_words]
@@ -109,7 +109,7 @@ class _TextObjects:
         self.tiny = np.array(_tiny(textpage, firsts.values()))[of_words]
 
 
-def _look(thing: int, *, veiled: bool) -> _TextPaint:
+def _text_style(thing: int, *, veiled: bool) -> _TextPaint:
     mode = pdfium_calls.get_render_mode(thing)
     colour, alpha = colour_of(thing, stroke=mode in _OUTLINED)
     return _TextPaint(
@@ -141,7 +141,7 @@ def _name(mark: int) -> bytes:
 
 def _tiny(textpage: pypdfium2.PdfTextPage, firsts: Iterable[int]) -> list[bool]:
     """By one character of each text object, with ascenders and descenders: a dash is low in any size."""
-    where = pdfium_calls.address(textpage.raw)
+    where = pdfium_calls.address_of(textpage.raw)
     edges = (ctypes.c_float * 4)()
     at = ctypes.addressof(edges)
     small = []
@@ -197,18 +197,18 @@ class _ComparisonRenderings:
         return bool(light - dark >= _INK)
 
 
-def _pictures(page: pypdfium2.PdfPage, words: list[LayerWord]) -> _ComparisonRenderings:
-    x0, y0, x1, y1 = around([word.box for word in words])
+def _rendering_pair(page: pypdfium2.PdfPage, words: list[LayerWord]) -> _ComparisonRenderings:
+    x0, y0, x1, y1 = enclosing([word.box for word in words])
     box = (x0 - 2, y0 - 2, x1 + 2, y1 + 2)
     low = sorted(max(word.box[3] - word.box[1], 1) for word in words)[len(words) // 4]
     most = math.sqrt(_MOST_PIXELS / max((box[2] - box[0]) * (box[3] - box[1]), 1))
     scale = min(max(_LETTER / low, 1.0), 4.0, most)
     things = {word.thing for word in words if word.thing}
-    shown = rendered(page, scale=scale, box=box, colour=True)
+    shown = render(page, scale=scale, box=box, colour=True)
     for thing in things:
         pdfium_calls.set_active(thing, 0)
     try:
-        without = rendered(page, scale=scale, box=box, colour=True)
+        without = render(page, scale=scale, box=box, colour=True)
     finally:
         for thing in things:
             pdfium_calls.set_active(thing, 1)

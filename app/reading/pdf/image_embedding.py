@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from PIL import Image
 
-from app.reading.image.frame import ImageFrame, eight_bit, flattened
+from app.reading.image.frame import ImageFrame, eight_bit, on_paper
 
 _JPEG = frozenset({"JPEG", "MPO"})
 _CHANNELS = {"1": 1, "L": 1, "P": 1, "I;16": 1, "RGB": 3, "CMYK": 4}
@@ -17,9 +17,9 @@ _PROFILES = {b"GRAY": 1, b"RGB ": 3, b"CMYK": 4}
 _SIGNATURE = 8
 """Bytes before the first chunk of a PNG."""
 
-Matrix = tuple[float, float, float, float, float, float]
+ImageMatrix = tuple[float, float, float, float, float, float]
 
-_TURNED: dict[int, Matrix] = {
+_TURNED: dict[int, ImageMatrix] = {
     1: (1, 0, 0, 1, 0, 0),
     2: (-1, 0, 0, 1, 1, 0),
     3: (-1, 0, 0, -1, 1, 1),
@@ -53,13 +53,13 @@ class ImageXObject:
     def colours(self) -> str:
         return _SPACES[self.channels if self.palette is None else 3]
 
-    def placed(self, width: float, height: float) -> Matrix:
+    def placed(self, width: float, height: float) -> ImageMatrix:
         """On a page of that size."""
         a, b, c, d, e, f = _TURNED[self.orientation]
         return (a * width, b * height, c * width, d * height, e * width, f * height)
 
 
-def plate_of(frame: ImageFrame) -> ImageXObject:
+def image_xobject(frame: ImageFrame) -> ImageXObject:
     stored = frame.image
     if stored.format in _JPEG and stored.mode in _CHANNELS:
         plate = ImageXObject(
@@ -80,7 +80,7 @@ def plate_of(frame: ImageFrame) -> ImageXObject:
 def _plain(image: Image.Image) -> Image.Image:
     """In a mode that PDF has as well."""
     if image.has_transparency_data:
-        return flattened(image)
+        return on_paper(image)
     if image.mode in _CHANNELS:
         return image
     if image.mode.startswith(("I", "F")):

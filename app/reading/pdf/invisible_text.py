@@ -21,7 +21,7 @@ _SMALLEST = 1.0
 _NARROWEST = 0.1
 """Ems: readers take equal letters that are closer for one drawn twice."""
 
-Matrix = tuple[float, float, float, float, float, float]
+TextMatrix = tuple[float, float, float, float, float, float]
 Direction = tuple[int, int]
 """The direction of the text on the displayed page: along x (rightwards) and y (downwards)."""
 
@@ -31,18 +31,18 @@ _LIFTED = 0.8
 spaces are lifted off it."""
 
 
-_Placed = tuple[str, Box]
+_PlacedText = tuple[str, Box]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pen:
+class _TextWriter:
     font: str
     glyphs: GlyphlessFont
     height: float
     """The height of the page, to measure from below."""
 
 
-def layer(page: Page, *, font: str, glyphs: GlyphlessFont, bounds: Box, rotation: int) -> bytes:
+def invisible_text(page: Page, *, font: str, glyphs: GlyphlessFont, bounds: Box, rotation: int) -> bytes:
     """Content for a page that shows `bounds` (of PDF space) turned clockwise by `rotation`; nothing without OCR.
 
     `font` is what the glyphs are called there.
@@ -55,13 +55,13 @@ def layer(page: Page, *, font: str, glyphs: GlyphlessFont, bounds: Box, rotation
     scale = (width / page.width, height / page.height)
     lines = [_scaled(list(line), scale) for _, line in groupby(words, key=lambda word: word.line)]
     usual = _direction([word for line in lines for word in _ends(line)], otherwise=_RIGHT)
-    pen = _Pen(font=font, glyphs=glyphs, height=height)
+    pen = _TextWriter(font=font, glyphs=glyphs, height=height)
     shown = "\n".join(part for line in lines for part in _line(line, pen, usual=usual))
     matrix = " ".join(f"{value:.3f}" for value in to_pdf_space(bounds, rotation=rotation))
     return f"q {matrix} cm BT 3 Tr\n{shown}\nET Q\n".encode("ascii")
 
 
-def to_pdf_space(bounds: Box, *, rotation: int) -> Matrix:
+def to_pdf_space(bounds: Box, *, rotation: int) -> TextMatrix:
     """From the displayed page, with its origin bottom left and y upwards."""
     left, bottom, right, top = bounds
     match rotation:
@@ -80,7 +80,7 @@ def _scaled(words: Sequence[Word], scale: tuple[float, float]) -> list[tuple[str
     return [(word.text, (word.box[0] * x, word.box[1] * y, word.box[2] * x, word.box[3] * y)) for word in words]
 
 
-def _line(words: list[_Placed], pen: _Pen, *, usual: Direction) -> list[str]:
+def _line(words: list[_PlacedText], pen: _TextWriter, *, usual: Direction) -> list[str]:
     direction = _direction(_ends(words), otherwise=usual)
     # A line upside down among upright ones is a mistake of the reading order, not of the page.
     if direction == (-usual[0], -usual[1]):
@@ -90,7 +90,7 @@ def _line(words: list[_Placed], pen: _Pen, *, usual: Direction) -> list[str]:
     return [_word(word, pen, baseline=baseline, direction=direction) for word in seen]
 
 
-def _word(word: _Placed, pen: _Pen, *, baseline: float, direction: Direction) -> str:
+def _word(word: _PlacedText, pen: _TextWriter, *, baseline: float, direction: Direction) -> str:
     text, (start, top, end, bottom) = word
     if abs(bottom - baseline) <= _ONE_BASELINE * (bottom - top):
         bottom = baseline
@@ -135,11 +135,11 @@ def _back(point: tuple[float, float], direction: Direction) -> tuple[float, floa
             return point
 
 
-def _ends(line: list[_Placed]) -> list[_Placed]:
+def _ends(line: list[_PlacedText]) -> list[_PlacedText]:
     return [line[0], line[-1]] if len(line) > 1 else []
 
 
-def _direction(ends: list[_Placed], *, otherwise: Direction) -> Direction:
+def _direction(ends: list[_PlacedText], *, otherwise: Direction) -> Direction:
     """The direction of lines, by their first and last words; a leftward script counts the other way."""
     x = y = 0.0
     for (first, a), (_, b) in zip(ends[::2], ends[1::2], strict=True):

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pypdfium2
 
-from app.reading.geometry import Box, area, around, clipped, contains
+from app.reading.geometry import Box, area, clipped_box, contains, enclosing
 from app.reading.pdf.hidden_text import WordVisibility
 from app.reading.pdf.page_objects import PageObjects
-from app.reading.pdf.rendering import rendered
+from app.reading.pdf.rendering import render
 from app.reading.pdf.text_layer import LayerWord
 
 FEWEST_CHARACTERS = 25
@@ -27,7 +27,9 @@ _UNREAD_INK = 0.002
 """A share of a picture's pixels: with more ink beside all words it shows more than they say. Dust stays below."""
 
 
-def unread(page: pypdfium2.PdfPage, words: Sequence[LayerWord], *, sight: WordVisibility, on: PageObjects) -> list[Box]:
+def ocr_regions(
+    page: pypdfium2.PdfPage, words: Sequence[LayerWord], *, sight: WordVisibility, on: PageObjects
+) -> list[Box]:
     """Boxes on the displayed page; `words` without the hidden ones are what its text layer says."""
     if not on.is_drawn_on:
         return []
@@ -37,9 +39,9 @@ def unread(page: pypdfium2.PdfPage, words: Sequence[LayerWord], *, sight: WordVi
     characters = sum(len(word.text) + 1 for word in seen)
     if characters < FEWEST_CHARACTERS and (not on.pictures or _is_drawing(on)):
         return [everything]
-    boxes = [box for box in (clipped(box, width=width, height=height) for box in on.pictures) if area(box) > 0]
+    boxes = [box for box in (clipped_box(box, width=width, height=height) for box in on.pictures) if area(box) > 0]
     if len(boxes) > _MOST_PICTURES:
-        boxes = [around(boxes)]
+        boxes = [enclosing(boxes)]
     laid = [word for index, word in enumerate(words) if index in sight.laid]
     return [
         box
@@ -59,7 +61,7 @@ def _merged(boxes: list[Box]) -> list[Box]:
         grown, apart = box, []
         for other in merged:
             if _touch(grown, other):
-                grown = around([grown, other])
+                grown = enclosing([grown, other])
             else:
                 apart.append(other)
         merged = [*apart, grown]
@@ -88,7 +90,7 @@ def _shows_more(page: pypdfium2.PdfPage, box: Box, words: Sequence[LayerWord]) -
     if not within:
         return True
     scale = min(_DPI / 72, (2_000_000 / area(box)) ** 0.5)
-    picture = rendered(page, scale=scale, box=box)
+    picture = render(page, scale=scale, box=box)
     ink = np.abs(picture.pixels.astype(np.int16) - np.median(picture.pixels)) > _INK
     for word in within:
         x0, y0, x1, y1 = word.box

@@ -10,7 +10,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from app.domain.errors import DocumentFault
-from app.domain.warnings import DocumentWarning, WarningCode, of_document
+from app.domain.warnings import DocumentWarning, WarningCode, document_warning
 from app.reading.faults import scrubbed
 
 _HEADER = b"%PDF-"
@@ -21,20 +21,20 @@ _ENCRYPTION = b"/Encrypt"
 _LOCKED = frozenset({pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY})
 
 
-class _Refusal(Enum):
+class _OpenFailure(Enum):
     LOCKED = auto()
     NO_PAGES = auto()
     DAMAGED = auto()
 
 
 _FAULTS = {
-    _Refusal.LOCKED: ("encrypted", "The PDF is encrypted: remove its password and upload it again."),
-    _Refusal.NO_PAGES: ("empty", "The PDF has no pages: nothing to read."),
-    _Refusal.DAMAGED: ("corrupt", "The PDF is damaged: save it anew and upload it again."),
+    _OpenFailure.LOCKED: ("encrypted", "The PDF is encrypted: remove its password and upload it again."),
+    _OpenFailure.NO_PAGES: ("empty", "The PDF has no pages: nothing to read."),
+    _OpenFailure.DAMAGED: ("corrupt", "The PDF is damaged: save it anew and upload it again."),
 }
 
 
-def opened(path: Path) -> tuple[pypdfium2.PdfDocument, bytes | None]:
+def open_document(path: Path) -> tuple[pypdfium2.PdfDocument, bytes | None]:
     """The document, and the bytes that it was repaired to, if it had to be.
 
     Raises DocumentFault (encrypted, corrupt, empty).
@@ -43,26 +43,26 @@ def opened(path: Path) -> tuple[pypdfium2.PdfDocument, bytes | None]:
     if isinstance(document, pypdfium2.PdfDocument):
         return document, None
     refusal = document
-    for content in _repaired(path) if refusal is not _Refusal.LOCKED else ():
+    for content in _repaired(path) if refusal is not _OpenFailure.LOCKED else ():
         document = _loaded(content)
         if isinstance(document, pypdfium2.PdfDocument):
             return document, content
         # One that could be repaired far enough to ask for its password is not damaged.
-        refusal = document if document is _Refusal.LOCKED else refusal
+        refusal = document if document is _OpenFailure.LOCKED else refusal
     raise DocumentFault(*_FAULTS[refusal])
 
 
-def _loaded(source: Path | bytes) -> "pypdfium2.PdfDocument | _Refusal":
+def _loaded(source: Path | bytes) -> "pypdfium2.PdfDocument | _OpenFailure":
     # By hand: the wrapper asks for the last error of a document that opened without pages, and is told an older one.
     if isinstance(source, Path):
         handle = pdfium.FPDF_LoadDocument(f"{source}\0".encode(errors="surrogateescape"), None)
     else:
         handle = pdfium.FPDF_LoadMemDocument64(source, len(source), None)
     if not handle:
-        return _Refusal.LOCKED if pdfium.FPDF_GetLastError() in _LOCKED else _Refusal.DAMAGED
+        return _OpenFailure.LOCKED if pdfium.FPDF_GetLastError() in _LOCKED else _OpenFailure.DAMAGED
     if pdfium.FPDF_GetPageCount(handle) < 1:
         pdfium.FPDF_CloseDocument(handle)
-        return _Refusal.NO_PAGES
+        return _OpenFailure.NO_PAGES
     document = pypdfium2.PdfDocument(handle)
     if isinstance(source, bytes):
         document._data_holder.append(source)  # noqa: SLF001 - it has to live as long, and the wrapper has a place for it
@@ -88,19 +88,19 @@ def _repaired(path: Path) -> Iterator[bytes]:
             is_locked = _ENCRYPTION in content and not document.is_encrypted
             document.save(out)
     except pikepdf.PasswordError:
-        raise DocumentFault(*_FAULTS[_Refusal.LOCKED]) from None
+        raise DocumentFault(*_FAULTS[_OpenFailure.LOCKED]) from None
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001 - whatever qpdf finds wrong with the file, it can't be repaired
         return
     if is_locked:
         # What told how it is encrypted is lost: it would open, and show nothing.
-        raise DocumentFault(*_FAULTS[_Refusal.LOCKED])
+        raise DocumentFault(*_FAULTS[_OpenFailure.LOCKED])
     yield out.getvalue()
 
 
 _XFA = frozenset({pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND})
-_EVERYTHING = 0b1111_0011_1100
+_ALL_PERMISSIONS = 0b1111_0011_1100
 """Bits 3 to 6 and 9 to 12 of the permissions (ISO 32000-1, table 22)."""
 _MOST_NAMES = 20
 _LONGEST_NAME = 100
@@ -108,26 +108,26 @@ _LONGEST_NAME = 100
 
 def warnings_about(document: pypdfium2.PdfDocument, *, repaired: bool) -> Iterator[DocumentWarning]:
     if repaired:
-        yield of_document(WarningCode.DOCUMENT_REPAIRED)
+        yield document_warning(WarningCode.DOCUMENT_REPAIRED)
     if _is_restricted(document):
-        yield of_document(WarningCode.RESTRICTED_PERMISSIONS)
+        yield document_warning(WarningCode.RESTRICTED_PERMISSIONS)
     if pdfium.FPDF_GetFormType(document) in _XFA:
-        yield of_document(WarningCode.XFA_FORM_UNSUPPORTED)
+        yield document_warning(WarningCode.XFA_FORM_UNSUPPORTED)
     attached = pdfium.FPDFDoc_GetAttachmentCount(document)
     if attached > 0:
-        names = [_name(document, index) for index in range(min(attached, _MOST_NAMES))]
+        names = [_attachment_name(document, index) for index in range(min(attached, _MOST_NAMES))]
         more = [f"{attached - _MOST_NAMES} more"] if attached > _MOST_NAMES else []
-        yield of_document(WarningCode.HAS_ATTACHMENTS, names=[*filter(None, names), *more])
+        yield document_warning(WarningCode.HAS_ATTACHMENTS, names=[*filter(None, names), *more])
     if pdfium.FPDF_GetSignatureCount(document) > 0:
-        yield of_document(WarningCode.SIGNED)
+        yield document_warning(WarningCode.SIGNED)
 
 
 def _is_restricted(document: pypdfium2.PdfDocument) -> bool:
     is_encrypted = pdfium.FPDF_GetSecurityHandlerRevision(document) >= 0
-    return is_encrypted and bool(pdfium.FPDF_GetDocPermissions(document) & _EVERYTHING != _EVERYTHING)
+    return is_encrypted and bool(pdfium.FPDF_GetDocPermissions(document) & _ALL_PERMISSIONS != _ALL_PERMISSIONS)
 
 
-def _name(document: pypdfium2.PdfDocument, index: int) -> str:
+def _attachment_name(document: pypdfium2.PdfDocument, index: int) -> str:
     attachment = pdfium.FPDFDoc_GetAttachment(document, index)
     if not attachment:
         return ""

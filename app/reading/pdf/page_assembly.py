@@ -6,7 +6,7 @@ from itertools import groupby, pairwise, repeat
 from statistics import median
 
 from app.domain.pages import Source, Word
-from app.reading.geometry import Box, around, contains, made
+from app.reading.geometry import Box, contains, enclosing, words_from_columns
 from app.reading.pdf.text_layer import LayerWord
 
 _WIDER = 1.35
@@ -22,9 +22,9 @@ def with_blocks(words: Sequence[LayerWord]) -> list[Word]:
     starts = [index for index, word in enumerate(words) if not index or word.line != words[index - 1].line]
     ends = [*starts[1:], len(words)]
     spans = list(zip(starts, ends, strict=True)) if words else []
-    blocks = _blocks([around([word.box for word in words[start:end]]) for start, end in spans])
+    blocks = _blocks([enclosing([word.box for word in words[start:end]]) for start, end in spans])
     of_words = [(line, block) for line, block in enumerate(blocks) for _ in range(*spans[line])]
-    return made(
+    return words_from_columns(
         texts=[word.text for word in words],
         boxes=[word.box for word in words],
         confidences=repeat(1.0, len(words)),
@@ -34,12 +34,12 @@ def with_blocks(words: Sequence[LayerWord]) -> list[Word]:
     )
 
 
-def without_doubles(found: Sequence[Word], *, beside: Sequence[Word]) -> list[Word]:
+def without_duplicates(found: Sequence[Word], *, beside: Sequence[Word]) -> list[Word]:
     """Words found by OCR that the text layer does not have already."""
     return [word for word in found if not any(_same_place(word.box, other.box) for other in beside)]
 
 
-def joined(carried: Sequence[Word], found: Sequence[Word], *, regions: Sequence[Box]) -> tuple[Word, ...]:
+def merged_words(carried: Sequence[Word], found: Sequence[Word], *, regions: Sequence[Box]) -> tuple[Word, ...]:
     """The words of both in reading order: blocks found in the regions where they lie among those of the text layer.
 
     Each keeps its own order otherwise, for a file knows its columns and so does OCR.
@@ -57,7 +57,7 @@ def joined(carried: Sequence[Word], found: Sequence[Word], *, regions: Sequence[
     end = len(blocks)
     placed: list[tuple[int, list[list[Word]]]] = []
     for block in _grouped(lines):
-        box = around([word.box for line in block for word in line])
+        box = enclosing([word.box for line in block for word in line])
         placed.append((_place(box, blocks), block))
     ordered: list[list[list[Word]]] = []
     for index in range(end + 1):
@@ -73,7 +73,7 @@ class _Line:
 
     def takes(self, others: Sequence[Word]) -> bool:
         """Beside one another on one height."""
-        ours, theirs = around([w.box for w in self.words]), around([w.box for w in others])
+        ours, theirs = enclosing([w.box for w in self.words]), enclosing([w.box for w in others])
         lower = min(ours[3] - ours[1], theirs[3] - theirs[1])
         level = min(ours[3], theirs[3]) - max(ours[1], theirs[1]) > _SHARED * lower
         gap = max(ours[0], theirs[0]) - min(ours[2], theirs[2])
@@ -116,7 +116,7 @@ def _same_place(a: Box, b: Box) -> bool:
 
 
 def _lies_in(line: Sequence[Word], regions: Sequence[Box]) -> bool:
-    box = around([word.box for word in line])
+    box = enclosing([word.box for word in line])
     return any(contains(region, box) for region in regions)
 
 
@@ -134,7 +134,7 @@ def _grouped(lines: list[_Line]) -> list[list[list[Word]]]:
 
 def _place(box: Box, blocks: list[list[list[Word]]]) -> int:
     """Before which of the blocks the box comes: after the last one above it, in its column if there is any."""
-    boxes = [around([word.box for line in block for word in line]) for block in blocks]
+    boxes = [enclosing([word.box for line in block for word in line]) for block in blocks]
     middle = (box[1] + box[3]) / 2
     above = [index for index, other in enumerate(boxes) if (other[1] + other[3]) / 2 <= middle]
     same = [index for index in above if boxes[index][0] < box[2] and boxes[index][2] > box[0]]

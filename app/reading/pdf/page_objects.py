@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from app.reading.geometry import Box, around, displayed
+from app.reading.geometry import Box, displayed_box, enclosing
 from app.reading.pdf import pdfium_calls
 
 _MOST_OBJECTS = 20_000
@@ -54,7 +54,7 @@ class PageObjects:
     """Text objects within forms that are drawn as a whole, with transparency."""
 
 
-def surface(page: pypdfium2.PdfPage) -> PageObjects:
+def page_objects(page: pypdfium2.PdfPage) -> PageObjects:
     return _ObjectPaint(page).surface()
 
 
@@ -76,7 +76,7 @@ def is_clipped(thing: int) -> bool:
 
 class _ObjectPaint:
     def __init__(self, page: pypdfium2.PdfPage) -> None:
-        self._page = pdfium_calls.address(page.raw)
+        self._page = pdfium_calls.address_of(page.raw)
         self._bounds, self._rotation = page.get_bbox(), page.get_rotation()
         self._found = PageObjects()
         self._seen = 0
@@ -133,8 +133,8 @@ class _ObjectPaint:
         if matrix is not _SAME:
             a, b, c, d, e, f = matrix
             corners = [(a * x + c * y + e, b * x + d * y + f) for x in box[::2] for y in box[1::2]]
-            box = around([(x, y, x, y) for x, y in corners])
-        return displayed(box, bounds=self._bounds, rotation=self._rotation)
+            box = enclosing([(x, y, x, y) for x, y in corners])
+        return displayed_box(box, bounds=self._bounds, rotation=self._rotation)
 
 
 def _matrix_of(thing: int) -> Matrix:

@@ -10,18 +10,18 @@ from typing import Any
 
 import pypdfium2.raw as pdfium
 
-Call = Callable[..., int]
+PdfiumCall = Callable[..., int]
 
 
-def address(handle: Any) -> int:
+def address_of(handle: Any) -> int:
     """The address that a handle of the wrapper points to; 0 for none."""
     return ctypes.cast(handle, c_void_p).value or 0
 
 
-def _bound(function: Any, *arguments: type, result: type = c_int) -> Call:
+def _bound(function: Any, *arguments: type, result: type = c_int) -> PdfiumCall:
     where = ctypes.cast(function, c_void_p).value
     assert where, "the library has the function, or there was no handle on it"
-    call: Call = ctypes.CFUNCTYPE(result, *arguments)(where)
+    call: PdfiumCall = ctypes.CFUNCTYPE(result, *arguments)(where)
     return call
 
 

@@ -44,7 +44,7 @@ class RenderedPage:
         return replace(self, pixels=pixels)
 
 
-def rendered(page: pypdfium2.PdfPage, *, scale: float, box: Box | None = None, colour: bool = False) -> RenderedPage:
+def render(page: pypdfium2.PdfPage, *, scale: float, box: Box | None = None, colour: bool = False) -> RenderedPage:
     """The page, or what of `box` lies on it; at least a pixel either way."""
     width, height = math.ceil(page.get_width() * scale), math.ceil(page.get_height() * scale)
     x0, y0, x1, y1 = (0, 0, width, height) if box is None else (math.floor(edge * scale) for edge in box)
@@ -70,27 +70,27 @@ _LONGEST = 32_000
 
 def page_image(page: pypdfium2.PdfPage, *, width: int) -> Image.Image:
     across, down = (max(side, 0.01) for side in page.get_size())
-    wanted = _fitted(across, down, width=width)
+    wanted = _fitted_width(across, down, width=width)
     # PDFium rounds up: a hair's breadth less, and the width is the one that was asked for.
-    shown = rendered(page, scale=(wanted - 1e-3) / across, colour=True)
-    return _lean(Image.fromarray(np.ascontiguousarray(shown.pixels[..., ::-1])))
+    shown = render(page, scale=(wanted - 1e-3) / across, colour=True)
+    return _grey_if_colourless(Image.fromarray(np.ascontiguousarray(shown.pixels[..., ::-1])))
 
 
 def resized(image: Image.Image, *, ratio: float, width: int) -> Image.Image:
     """`ratio`: of the page's height to its width, which pixels that are not square make another than the image's."""
-    wanted = _fitted(1.0, ratio, width=width)
+    wanted = _fitted_width(1.0, ratio, width=width)
     size = (wanted, max(1, round(wanted * ratio)))
     image = image if image.mode in {"L", "RGB"} else image.convert("L" if image.mode == "1" else "RGB")
-    return _lean(image.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0))
+    return _grey_if_colourless(image.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0))
 
 
-def _fitted(across: float, down: float, *, width: int) -> int:
+def _fitted_width(across: float, down: float, *, width: int) -> int:
     by_area = math.sqrt(_MOST_PIXELS * across / down)
     by_length = _LONGEST * across / down
     return max(1, math.floor(min(width, by_area, by_length)))
 
 
-def _lean(image: Image.Image) -> Image.Image:
+def _grey_if_colourless(image: Image.Image) -> Image.Image:
     """Drop the colours where all pixels are grey: a third of the size."""
     if image.mode == "L":
         return image

@@ -15,8 +15,8 @@ from app.domain.pages import Page
 from app.reading.geometry import Box
 from app.reading.image.file import ImageFile
 from app.reading.pdf.glyphless_font import GlyphlessFont
-from app.reading.pdf.image_embedding import ImageXObject, plate_of
-from app.reading.pdf.invisible_text import layer
+from app.reading.pdf.image_embedding import ImageXObject, image_xobject
+from app.reading.pdf.invisible_text import invisible_text
 
 FONT = "/DairaText"
 _LETTER = (0.0, 0.0, 612.0, 792.0)
@@ -62,7 +62,7 @@ class PdfCopy:
         with _faults():
             target = self._pages[page.number - 1].obj
             bounds, rotation, font = _bounds(target), _rotation(target), _free_name(target)
-            if content := layer(page, font=font, glyphs=self._glyphs, bounds=bounds, rotation=rotation):
+            if content := invisible_text(page, font=font, glyphs=self._glyphs, bounds=bounds, rotation=rotation):
                 _put_first(self._pdf, target, content)
                 self._laid.append((target, font))
 
@@ -90,7 +90,7 @@ class ImageCopy:
     def lay(self, page: Page) -> None:
         self._show(page.number)
         target = self._pdf.pages[page.number - 1].obj
-        if content := layer(page, font=FONT, glyphs=self._glyphs, bounds=_bounds(target), rotation=0):
+        if content := invisible_text(page, font=FONT, glyphs=self._glyphs, bounds=_bounds(target), rotation=0):
             _put_first(self._pdf, target, content)
             self._laid.append((target, FONT))
 
@@ -103,7 +103,7 @@ class ImageCopy:
         """Have all images up to that one as pages."""
         for number in range(len(self._pdf.pages) + 1, last + 1):
             with self._file.frame(number) as frame:
-                plate, (width, height) = plate_of(frame), frame.size
+                plate, (width, height) = image_xobject(frame), frame.size
             self._pdf.add_blank_page(page_size=(max(width, 3), max(height, 3)))
             target = self._pdf.pages[-1].obj
             target.Resources = Dictionary(XObject=Dictionary(Image=_image(self._pdf, plate)))

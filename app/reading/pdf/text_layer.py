@@ -14,7 +14,7 @@ import pypdfium2.raw as pdfium
 
 from app.domain.errors import DocumentFault
 from app.reading.faults import is_junk, scrubbed
-from app.reading.geometry import Box, around, clipped, displayed
+from app.reading.geometry import Box, clipped_box, displayed_box, enclosing
 from app.reading.pdf import pdfium_calls
 
 _MOST_CHARACTERS = 250_000
@@ -60,12 +60,12 @@ def text_layer(page: pypdfium2.PdfPage, textpage: pypdfium2.PdfTextPage) -> Text
         raise DocumentFault(
             "too_large", f"A page may have {_MOST_CHARACTERS:,} characters: split it and upload the parts."
         )
-    return _Layer(page, textpage).read(_text(textpage, count))
+    return _LayerReader(page, textpage).read(_text(textpage, count))
 
 
-class _Layer:
+class _LayerReader:
     def __init__(self, page: pypdfium2.PdfPage, textpage: pypdfium2.PdfTextPage) -> None:
-        self._textpage = pdfium_calls.address(textpage.raw)
+        self._textpage = pdfium_calls.address_of(textpage.raw)
         self._bounds, self._rotation = page.get_bbox(), page.get_rotation()
         self._width, self._height = page.get_size()
 
@@ -139,7 +139,7 @@ class _Layer:
     def _box_of_parts(self, start: int, stop: int, parts: int) -> Box:
         """The box of a word drawn by several objects, or by glyphs without an extent: left, top, right, bottom."""
         boxes = [self._rectangle(part) for part in range(parts)] or [self._character(i) for i in range(start, stop)]
-        left, bottom, right, top = around(boxes)
+        left, bottom, right, top = enclosing(boxes)
         return (left, top, right, bottom)
 
     def _character(self, index: int) -> Box:
@@ -160,7 +160,7 @@ class _Layer:
 
     def _on_page(self, boxes: Boxes) -> Boxes:
         left, top, right, bottom = boxes.T
-        lying: Any = displayed((left, bottom, right, top), bounds=self._bounds, rotation=self._rotation)
+        lying: Any = displayed_box((left, bottom, right, top), bounds=self._bounds, rotation=self._rotation)
         return np.column_stack(lying)
 
     def _within(self, boxes: Boxes) -> npt.NDArray[np.bool_]:
@@ -175,12 +175,17 @@ class _Layer:
         """
         kept, boxes = "", []
         for index in range(start, stop):
-            box = displayed(self._character(index), bounds=self._bounds, rotation=self._rotation)
+            box = displayed_box(self._character(index), bounds=self._bounds, rotation=self._rotation)
             x0, y0, x1, y1 = box
             if 0 <= (x0 + x1) / 2 <= self._width and 0 <= (y0 + y1) / 2 <= self._height:
                 kept += text[index]
                 boxes.append(box)
-        return kept, clipped(around(boxes), width=self._width, height=self._height) if boxes else (0.0, 0.0, 0.0, 0.0)
+        return kept, clipped_box(enclosing(boxes), width=self._width, height=self._height) if boxes else (
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+        )
 
 
 def _stretches(lines: list[int]) -> Iterator[tuple[int, int]]:
@@ -205,7 +210,7 @@ def _text(textpage: pypdfium2.PdfTextPage, count: int) -> str:
     text = bytes(units)[: 2 * max(written - 1, 0)].decode("utf-16-le", "surrogatepass")
     if len(text) != count:
         # It leaves some out: their places are found one by one.
-        where = pdfium_calls.address(textpage.raw)
+        where = pdfium_calls.address_of(textpage.raw)
         text = "".join(chr(min(pdfium_calls.get_unicode(where, index), sys.maxunicode)) for index in range(count))
     return "".join(_hyphens_put_back(textpage, text)) if _HYPHENS & set(text) else text
 

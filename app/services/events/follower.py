@@ -29,7 +29,7 @@ class ReceivedChanges:
     """True if the job may have changed in a way that no change reports, such as a deletion."""
 
 
-class Follower:
+class Subscription:
     def __init__(self, job_id: JobId | None, *, progress: bool) -> None:
         """Follow one job, or with None all of the tenant's. `progress` asks for reports of progress as well."""
         self.job_id = job_id
@@ -49,13 +49,13 @@ class Follower:
         Raises Unavailable if the database can't be reached.
         """
         if not self._joined.done():
-            await first_of(self._joined, stopping.wait(), at_most=at_most)
+            await first_done(self._joined, stopping.wait(), at_most=at_most)
         return self._joined.result() if self._joined.done() else None
 
     async def listen(self, *, at_most: float, stopping: asyncio.Event) -> ReceivedChanges | None:
         """Return the next changes as soon as there are some; None after `at_most` seconds or if the service stops."""
         if not self._something.is_set():
-            await first_of(self._something.wait(), stopping.wait(), at_most=at_most)
+            await first_done(self._something.wait(), stopping.wait(), at_most=at_most)
         return self._take() if self._something.is_set() else None
 
     def join(self, position: Position) -> None:
@@ -124,7 +124,7 @@ class Follower:
         return changes
 
 
-async def first_of(*awaited: Coroutine[Any, Any, object] | asyncio.Future[Any], at_most: float) -> None:
+async def first_done(*awaited: Coroutine[Any, Any, object] | asyncio.Future[Any], at_most: float) -> None:
     """Wait until one is done, or for `at_most` seconds. Then coroutines are cancelled and futures are not."""
     waits = [
         asyncio.shield(each) if isinstance(each, asyncio.Future) else asyncio.create_task(each) for each in awaited

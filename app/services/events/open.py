@@ -11,8 +11,8 @@ from app.domain.changes import ChangeWindow, Position
 from app.domain.errors import NotFound, TooMany, Unavailable
 from app.domain.ids import JobId, TenantId
 from app.ports.database import Database
-from app.services.events.stream import EventStream, MayGoOn
-from app.services.events.watcher import ChangePoller
+from app.services.events.stream import AccessCheck, EventStream
+from app.services.events.watcher import ChangePollers
 
 READY_WITHIN = 10.0
 """Seconds for the watcher's first query."""
@@ -24,7 +24,7 @@ COME_BACK = timedelta(seconds=30)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventService:
     database: Database
-    watching: ChangePoller
+    watching: ChangePollers
     stopping: asyncio.Event
     most: int
     """Streams that a tenant may have open in this process at a time."""
@@ -36,7 +36,7 @@ class EventService:
 
     @asynccontextmanager
     async def open(
-        self, tenant_id: TenantId, *, job_id: JobId | None, last: str | None, may_go_on: MayGoOn
+        self, tenant_id: TenantId, *, job_id: JobId | None, last: str | None, may_go_on: AccessCheck
     ) -> AsyncIterator[EventStream | None]:
         """Open a stream that continues after `last`, the id of the client's last event.
 

@@ -12,9 +12,9 @@ from time import monotonic
 from typing import TypeVar
 
 from app.domain.changes import (
+    ChangeEvent,
     ChangePage,
     ChangeWindow,
-    Event,
     Position,
     PositionEvent,
     ProgressEvent,
@@ -25,7 +25,7 @@ from app.domain.errors import Unavailable
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import Job
 from app.ports.database import Database, Tx
-from app.services.events.follower import Follower, ReceivedChanges, first_of
+from app.services.events.follower import ReceivedChanges, Subscription, first_done
 from app.services.events.watcher import PAGE
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ ASK_AGAIN = 30.0
 AWAY = 1.0
 """Seconds between tries to read while the database is away."""
 
-MayGoOn = Callable[[], Awaitable[bool]]
+AccessCheck = Callable[[], Awaitable[bool]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,20 +45,20 @@ class EventStream:
     tenant_id: TenantId
     job_id: JobId | None
     since: Position | None
-    follower: Follower
+    follower: Subscription
     stopping: asyncio.Event
-    may_go_on: MayGoOn
+    may_go_on: AccessCheck
     _asked_at: float = field(default_factory=monotonic)
     _over: bool = False
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncIterator[ChangeEvent]:
         try:
             async for event in self._until_over():
                 yield event
         except Unavailable:  # only while the service stops: until then the database is waited for
             return
 
-    async def _until_over(self) -> AsyncIterator[Event]:
+    async def _until_over(self) -> AsyncIterator[ChangeEvent]:
         upto = await self.follower.ready(at_most=0, stopping=self.stopping)
         assert upto is not None
         async for event in self._catch_up(self.since, upto):
@@ -71,7 +71,7 @@ class EventStream:
                 async for event in self._of(changes):
                     yield event
 
-    async def _of(self, changes: ReceivedChanges) -> AsyncIterator[Event]:
+    async def _of(self, changes: ReceivedChanges) -> AsyncIterator[ChangeEvent]:
         if changes.missed or changes.since is None:
             async for event in self._catch_up(changes.since, changes.upto):
                 yield event
@@ -84,13 +84,13 @@ class EventStream:
         for job_id, progress in changes.progress.items():
             yield ProgressEvent(job_id=job_id, progress=progress)
 
-    async def _catch_up(self, since: Position | None, upto: Position) -> AsyncIterator[Event]:
+    async def _catch_up(self, since: Position | None, upto: Position) -> AsyncIterator[ChangeEvent]:
         """Yield the changes since the position or, without one, all current jobs; read page by page."""
         jobs = self._standing(upto) if since is None else self._missed(ChangeWindow(since=since, upto=upto))
         async for event in self._batch(jobs, upto=upto):
             yield event
 
-    async def _batch(self, jobs: AsyncIterator[Job], *, upto: Position) -> AsyncIterator[Event]:
+    async def _batch(self, jobs: AsyncIterator[Job], *, upto: Position) -> AsyncIterator[ChangeEvent]:
         """Yield the jobs as events. The last one carries the position; without jobs a `PositionEvent` does."""
         last: Job | None = None
         async for job in jobs:
@@ -135,7 +135,7 @@ class EventStream:
                 async with self.database.begin(self.tenant_id) as tx:
                     return await read(tx)
             except Unavailable:
-                await first_of(self.stopping.wait(), at_most=AWAY)
+                await first_done(self.stopping.wait(), at_most=AWAY)
                 if self.stopping.is_set():
                     raise
 

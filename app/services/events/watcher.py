@@ -16,7 +16,7 @@ from app.domain.ids import JobId, TenantId
 from app.domain.jobs import Job, Progress
 from app.ports.database import Database
 from app.ports.jobs import Changes
-from app.services.events.follower import Follower
+from app.services.events.follower import Subscription
 
 log = structlog.get_logger()
 
@@ -32,27 +32,27 @@ PROGRESS_EVERY = 1.0
 CHECK_EVERY = 5.0
 """Seconds between checks of the followed jobs themselves, which find what no change reports, such as a deletion."""
 
-LOOKS_AT_ONCE = 2
+QUERIES_AT_ONCE = 2
 """Concurrent polls of all tenants together; the rest of the connection pool is left to requests."""
 
 PAGE = 100
 
 
-class ChangePoller:
+class ChangePollers:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._watchers: dict[TenantId, ChangeSubscription] = {}
-        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._watchers: dict[TenantId, ChangePoller] = {}
+        self._looks = asyncio.Semaphore(QUERIES_AT_ONCE)
 
     @asynccontextmanager
     async def follow(
         self, tenant_id: TenantId, job_id: JobId | None = None, *, progress: bool = False
-    ) -> AsyncIterator[Follower]:
+    ) -> AsyncIterator[Subscription]:
         """Open a follower. Changes are reported to it from when it is `ready` until the context is left."""
-        follower = Follower(job_id, progress=progress)
+        follower = Subscription(job_id, progress=progress)
         watcher = self._watchers.get(tenant_id)
         if watcher is None:
-            watcher = ChangeSubscription(self._database, tenant_id, looks=self._looks, over=self._over)
+            watcher = ChangePoller(self._database, tenant_id, looks=self._looks, over=self._over)
             self._watchers[tenant_id] = watcher
             watcher.start()
         watcher.add(follower)
@@ -70,25 +70,25 @@ class ChangePoller:
         for watcher in list(self._watchers.values()):
             await watcher.stop()
 
-    def _over(self, watcher: "ChangeSubscription") -> None:
+    def _over(self, watcher: "ChangePoller") -> None:
         del self._watchers[watcher.tenant_id]
 
 
-class ChangeSubscription:
+class ChangePoller:
     def __init__(
         self,
         database: Database,
         tenant_id: TenantId,
         *,
         looks: asyncio.Semaphore,
-        over: "Callable[[ChangeSubscription], None]",
+        over: "Callable[[ChangePoller], None]",
     ) -> None:
         self.tenant_id = tenant_id
         self._database = database
         self._looks = looks
         self._over = over
-        self._joining: set[Follower] = set()
-        self._followers: set[Follower] = set()
+        self._joining: set[Subscription] = set()
+        self._followers: set[Subscription] = set()
         self._position: Position | None = None
         self._progress: Mapping[JobId, Progress] = {}
         self._progress_at = 0.0
@@ -106,11 +106,11 @@ class ChangeSubscription:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def add(self, follower: Follower) -> None:
+    def add(self, follower: Subscription) -> None:
         self._joining.add(follower)
         self.hurry()
 
-    def remove(self, follower: Follower) -> None:
+    def remove(self, follower: Subscription) -> None:
         self._joining.discard(follower)
         self._followers.discard(follower)
         if not self._is_followed():
@@ -151,7 +151,7 @@ class ChangeSubscription:
         else:
             self._away = False
 
-    def _failed(self, error: Exception, joining: set[Follower]) -> None:
+    def _failed(self, error: Exception, joining: set[Subscription]) -> None:
         self._pause = LONGEST_PAUSE
         for follower in joining:
             self._joining.discard(follower)
@@ -160,7 +160,7 @@ class ChangeSubscription:
             self._away = True
             log.warning("watcher_waits", reason=str(error), exc_info=None if isinstance(error, Unavailable) else error)
 
-    async def _look(self, changes: Changes, joining: set[Follower]) -> None:
+    async def _look(self, changes: Changes, joining: set[Subscription]) -> None:
         news = await self._look_for_news(changes)
         position = self._position or self._begin_anew(await changes.now())
         await self._look_at_progress(changes)
@@ -221,7 +221,7 @@ class ChangeSubscription:
             follower.tell(jobs)
 
 
-def _jobs_of(followers: Iterable[Follower]) -> set[JobId] | None:
+def _jobs_of(followers: Iterable[Subscription]) -> set[JobId] | None:
     """Return the ids of the followed jobs; None for all of the tenant."""
     ids = {follower.job_id for follower in followers}
     return None if None in ids else {job_id for job_id in ids if job_id is not None}

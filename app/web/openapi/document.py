@@ -18,7 +18,7 @@ from app.web.errors import PROBLEM, STATUS, Problem
 from app.web.job_requests import KINDS
 from app.web.openapi import examples
 from app.web.openapi.headers import COMPONENTS, headers_of
-from app.web.openapi.texts import EVENT, LINKS, SAID
+from app.web.openapi.texts import EVENT, LINKS, REFUSAL_TEXTS
 from app.web.refusals import refusals
 
 TOO_SLOW = (408, "request_timeout")
@@ -58,8 +58,8 @@ def _completed(document: dict[str, Any], routers: Sequence[APIRouter]) -> dict[s
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     for name, schema in schemas.items():
-        if name in examples.OF_SCHEMAS:
-            schema["examples"] = [examples.OF_SCHEMAS[name]]
+        if name in examples.SCHEMA_EXAMPLES:
+            schema["examples"] = [examples.SCHEMA_EXAMPLES[name]]
     document["components"]["headers"] = COMPONENTS
     document["servers"] = [{"url": "/", "description": "Where this document was read."}]
     renamed: dict[str, Any] = _renamed(document)
@@ -143,7 +143,7 @@ def _can_be_wrong(parameter: dict[str, Any]) -> bool:
 
 
 def _refusal(codes: list[str]) -> dict[str, Any]:
-    said = " ".join(f"`{code}`: {SAID[code]}" for code in codes)
+    said = " ".join(f"`{code}`: {REFUSAL_TEXTS[code]}" for code in codes)
     shown = {code: {"value": examples.problem(code)} for code in codes}
     content = {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": shown}
     return {"description": said, "content": {PROBLEM: content}}

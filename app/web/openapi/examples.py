@@ -64,7 +64,7 @@ DOCUMENT: dict[str, Any] = {
     "jobs": [JOB],
 }
 
-OF_SCHEMAS: dict[str, Any] = {
+SCHEMA_EXAMPLES: dict[str, Any] = {
     "JobBody": JOB,
     "JobWithHistory": JOB
     | {

@@ -22,7 +22,7 @@ DESCRIPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "Allow": ("The methods of this address.", TEXT),
 }
 
-LOOKED_AT = {
+REQUEST_HEADERS = {
     "If-None-Match": "ETags of answers that the client has; a current one is answered with 304.",
     "Prefer": "`wait=N`: answer as soon as the jobs have ended, or after N seconds.",
 }
@@ -48,13 +48,13 @@ BY_STATUS = {401: {"WWW-Authenticate"}, 429: {"Retry-After"}, 503: {"Retry-After
 CREATED = {"201", "202"}
 
 
-def looks_at(*names: str) -> dict[str, Any]:
+def header_parameters(*names: str) -> dict[str, Any]:
     """Return the `openapi_extra` of a route that reads these headers itself."""
-    described = [{"name": name, "in": "header", "schema": TEXT, "description": LOOKED_AT[name]} for name in names]
+    described = [{"name": name, "in": "header", "schema": TEXT, "description": REQUEST_HEADERS[name]} for name in names]
     return {"parameters": described}
 
 
-def shown(*names: str) -> dict[str, Any]:
+def header_responses(*names: str) -> dict[str, Any]:
     """Return an entry for the `responses` of a route whose answer has these headers."""
     return {"headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names}}
 
@@ -67,5 +67,5 @@ def headers_of(operation: dict[str, Any], *, status: int) -> dict[str, Any]:
         parameters = {parameter["name"].lower() for parameter in operation.get("parameters", ())}
         names |= {header for parameter, header in BY_PARAMETER.items() if parameter in parameters}
         names |= {"Location"} if CREATED & operation["responses"].keys() else set()
-    found: dict[str, Any] = shown(*sorted(names))["headers"]
+    found: dict[str, Any] = header_responses(*sorted(names))["headers"]
     return found

@@ -14,7 +14,7 @@ TAGS = [
     {"name": "operation", "description": "Health and metrics, for operators. They need no key."},
 ]
 
-SAID = {
+REFUSAL_TEXTS = {
     "unauthorized": "The key is missing or not valid.",
     "forbidden": "The key lacks the scope, or its tenant is suspended.",
     "not_found": "The resource does not exist or is another tenant's; the answer is the same.",

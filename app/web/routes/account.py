@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, BeforeValidator
 
-from app.domain.usage import DailyUsage, UsageCounts, total
+from app.domain.usage import DailyUsage, UsageCounts, total_usage
 from app.web.callers import AnyCaller, Reader
 from app.web.dependencies import TheUsage
 from app.web.schemas import MeBody
@@ -15,14 +15,14 @@ from app.web.schemas import MeBody
 usage_routes = APIRouter(prefix="/v1/usage", tags=["usage"])
 
 
-def _written(value: object) -> object:
+def _check_day_format(value: object) -> object:
     """Refuse a number, which Pydantic would read as seconds since 1970."""
     if isinstance(value, str) and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
         raise ValueError("write the day like 2026-11-30")
     return value
 
 
-Day = Annotated[date, BeforeValidator(_written)]
+IsoDay = Annotated[date, BeforeValidator(_check_day_format)]
 
 
 class TokensBody(BaseModel):
@@ -55,7 +55,7 @@ class UsageBody(BaseModel):
     def of(cls, days: list[DailyUsage]) -> "UsageBody":
         return cls(
             data=[DayBody(day=each.day, **UsedBody.of(each.used).model_dump()) for each in days],
-            total=UsedBody.of(total(each.used for each in days)),
+            total=UsedBody.of(total_usage(each.used for each in days)),
         )
 
 
@@ -63,8 +63,8 @@ class UsageBody(BaseModel):
 async def get_usage(
     tenant_id: Reader,
     usage: TheUsage,
-    first: Annotated[Day | None, Query(alias="from", description="The first day, UTC. Default: 30 days.")] = None,
-    last: Annotated[Day | None, Query(alias="to", description="The last day, UTC. Default: today.")] = None,
+    first: Annotated[IsoDay | None, Query(alias="from", description="The first day, UTC. Default: 30 days.")] = None,
+    last: Annotated[IsoDay | None, Query(alias="to", description="The last day, UTC. Default: today.")] = None,
 ) -> UsageBody:
     """Return documents and bytes uploaded, pages read, and a language model's tokens: by day, and in total."""
     return UsageBody.of(await usage.by_day(tenant_id, first=first, last=last))

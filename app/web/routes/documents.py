@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from app.domain.documents import DocumentStatus, displayable
+from app.domain.documents import DocumentStatus, displayable_filename
 from app.domain.errors import Conflict, Invalid, LlmNotConfigured, NotFound, NotReady, TooMany, Unsupported
 from app.domain.idempotency import IdempotencyKey
 from app.domain.tenants import Caller
@@ -15,11 +15,19 @@ from app.services.documents import DocumentListing
 from app.services.uploads import AcceptedUpload, ReceivedBlob, UploadService
 from app.web import pagination
 from app.web.callers import JobWritingCaller, Reader, Writer, WritingCaller
-from app.web.dependencies import ADocumentId, AnOnce, PageNumber, TheDocuments, TheJobs, TheUploads, tell_replayed
-from app.web.file_responses import NOT_MODIFIED, revalidated
+from app.web.dependencies import (
+    ADocumentId,
+    AnIdempotencyKey,
+    PageNumber,
+    TheDocuments,
+    TheJobs,
+    TheUploads,
+    tell_replayed,
+)
+from app.web.file_responses import NOT_MODIFIED, conditional_json
 from app.web.forms import MultipartForm, read_text
 from app.web.job_requests import JOB_BODY, parse_request, parse_requests
-from app.web.openapi.headers import looks_at
+from app.web.openapi.headers import header_parameters
 from app.web.openapi.upload_form import UPLOAD_FORM
 from app.web.pagination import TheListing
 from app.web.refusals import refuses
@@ -33,7 +41,7 @@ from app.web.schemas import (
     PageWithWords,
 )
 from app.web.strict_json import parse_json
-from app.web.waiting import preference_of, unless_gone
+from app.web.waiting import unless_disconnected, wait_preference
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
 
@@ -43,7 +51,7 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"])
     status_code=202,
     response_description="The document is stored, and its jobs are queued.",
     responses={200: {"model": DocumentBody, "description": "The document existed already; `deduplicated` is true."}},
-    openapi_extra=UPLOAD_FORM | looks_at("Prefer"),
+    openapi_extra=UPLOAD_FORM | header_parameters("Prefer"),
 )
 @refuses(LlmNotConfigured, Unsupported)
 async def upload_document(
@@ -52,7 +60,7 @@ async def upload_document(
     caller: WritingCaller,
     uploads: TheUploads,
     jobs: TheJobs,
-    once: AnOnce,
+    once: AnIdempotencyKey,
 ) -> DocumentBody:
     """Store a document and queue its jobs. The same bytes again are the same document, answered with 200.
 
@@ -70,11 +78,11 @@ async def upload_document(
         response.status_code = 200
     response.headers["Location"] = f"/v1/documents/{accepted.document.id}"
     tell_replayed(response, replayed=accepted.replayed)
-    preference = preference_of(request)
+    preference = wait_preference(request)
     response.headers.update(preference.headers)
     listed = DocumentListing(document=accepted.document, jobs=list(accepted.jobs))
     if preference.wait:
-        listed = await unless_gone(request, jobs.wait_for_document(listed, at_most=preference.wait))
+        listed = await unless_disconnected(request, jobs.wait_for_document(listed, at_most=preference.wait))
     return DocumentBody.of(listed.document, listed.jobs, deduplicated=accepted.deduplicated)
 
 
@@ -98,7 +106,7 @@ async def list_documents(
     listed = await documents.newest(
         tenant_id,
         limit=limit + 1,
-        before=pagination.document(listing.cursor),
+        before=pagination.document_place(listing.cursor),
         status=status,
         filename=filename,
         created_after=created_after,
@@ -109,12 +117,15 @@ async def list_documents(
     last = listed[-1].document if more else None
     return DocumentList(
         data=[DocumentBody.of(each.document, each.jobs) for each in listed],
-        next_cursor=listing.next(pagination.of_document(last.created_at, last.id) if last else None),
+        next_cursor=listing.next(pagination.pack_document_place(last.created_at, last.id) if last else None),
     )
 
 
 @router.get(
-    "/{document_id}", response_model=DocumentBody, responses=NOT_MODIFIED, openapi_extra=looks_at("If-None-Match")
+    "/{document_id}",
+    response_model=DocumentBody,
+    responses=NOT_MODIFIED,
+    openapi_extra=header_parameters("If-None-Match"),
 )
 async def get_document(
     tenant_id: Reader,
@@ -124,7 +135,7 @@ async def get_document(
 ) -> Response:
     """Return the document with its jobs, newest first."""
     listed = await documents.get(tenant_id, document_id)
-    return revalidated(request, DocumentBody.of(listed.document, listed.jobs))
+    return conditional_json(request, DocumentBody.of(listed.document, listed.jobs))
 
 
 @router.delete("/{document_id}", status_code=204, response_description="The document is removed.")
@@ -163,7 +174,7 @@ async def get_page(
     status_code=202,
     response_description="The job is queued.",
     responses={200: {"model": JobBody, "description": "An equal job, which is already queued or running."}},
-    openapi_extra=JOB_BODY | looks_at("Prefer"),
+    openapi_extra=JOB_BODY | header_parameters("Prefer"),
 )
 @refuses(Conflict, LlmNotConfigured)
 async def request_job(
@@ -172,7 +183,7 @@ async def request_job(
     request: Request,
     jobs: TheJobs,
     response: Response,
-    once: AnOnce,
+    once: AnIdempotencyKey,
 ) -> JobBody:
     """Queue a job; an equal one that is already queued or claimed is returned with 200.
 
@@ -189,10 +200,10 @@ async def request_job(
     job = requested.job
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     tell_replayed(response, replayed=requested.replayed)
-    preference = preference_of(request)
+    preference = wait_preference(request)
     response.headers.update(preference.headers)
     if preference.wait:
-        (job,) = await unless_gone(request, jobs.wait_for_all([job], at_most=preference.wait))
+        (job,) = await unless_disconnected(request, jobs.wait_for_all([job], at_most=preference.wait))
     return JobBody.of(job)
 
 
@@ -225,7 +236,7 @@ async def _accept(
         raise Invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}", pointer=f"/{min(unknown)[:200]}")
     return await uploads.accept(
         received,
-        filename=displayable(form.filename),
+        filename=displayable_filename(form.filename),
         language=form.fields.get("language", "eng"),
         metadata=_metadata(form.fields.get("metadata", "{}")),
         requests=await asyncio.to_thread(parse_requests, form.fields.get("jobs", '[{"kind": "ocr"}]')),

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from app.domain.changes import Event, PositionEvent, ProgressEvent, StateEvent
+from app.domain.changes import ChangeEvent, PositionEvent, ProgressEvent, StateEvent
 from app.services.events.stream import EventStream
 from app.web.callers import Reader, may_still_read
 from app.web.dependencies import AJobId, TheEvents
@@ -23,7 +23,7 @@ LastEventId = Annotated[
 ]
 
 
-async def _of_tenant(
+async def _tenant_stream(
     request: Request, tenant_id: Reader, events: TheEvents, last: LastEventId = None
 ) -> AsyncIterator[EventStream | None]:
     may_go_on = partial(may_still_read, request)
@@ -31,7 +31,7 @@ async def _of_tenant(
         yield stream
 
 
-async def _of_job(
+async def _job_stream(
     request: Request,
     response: Response,
     tenant_id: Reader,
@@ -50,7 +50,7 @@ async def _of_job(
 @router.get("/v1/events", response_class=EventSourceResponse, response_description="The stream.")
 async def follow_all_jobs(
     tenant_id: Reader,  # noqa: ARG001 - the caller is checked first
-    stream: Annotated[EventStream, Depends(_of_tenant)],
+    stream: Annotated[EventStream, Depends(_tenant_stream)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream `state` (a job as it is now) and `progress` of all jobs, as server-sent events.
 
@@ -68,7 +68,7 @@ async def follow_all_jobs(
 )
 async def follow_job(
     tenant_id: Reader,  # noqa: ARG001 - the caller is checked before any id
-    stream: Annotated[EventStream | None, Depends(_of_job)],
+    stream: Annotated[EventStream | None, Depends(_job_stream)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream `state` (the job as it is now) and `progress` of one job until its end; 204 if the client has seen it."""
     if stream is not None:
@@ -82,7 +82,7 @@ async def _sent(stream: EventStream) -> AsyncIterator[ServerSentEvent]:
         yield _encoded(event)
 
 
-def _encoded(event: Event) -> ServerSentEvent:
+def _encoded(event: ChangeEvent) -> ServerSentEvent:
     match event:
         case StateEvent():
             return ServerSentEvent(event="state", data=JobBody.of(event.job), id=event.position)

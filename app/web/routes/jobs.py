@@ -12,12 +12,12 @@ from app.domain.jobs import JobState
 from app.web import pagination
 from app.web.callers import JobWriter, JobWritingCaller, Reader
 from app.web.dependencies import AJobId, TheJobs
-from app.web.file_responses import NOT_MODIFIED, revalidated
-from app.web.openapi.headers import looks_at
+from app.web.file_responses import NOT_MODIFIED, conditional_json
+from app.web.openapi.headers import header_parameters
 from app.web.pagination import TheListing
 from app.web.refusals import refuses
 from app.web.schemas import JobBody, JobList, JobWithHistory
-from app.web.waiting import preference_of, unless_gone
+from app.web.waiting import unless_disconnected, wait_preference
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -36,13 +36,13 @@ async def list_jobs(
     found = await jobs.newest(
         tenant_id,
         limit=limit + 1,
-        before=pagination.job(listing.cursor),
+        before=pagination.job_place(listing.cursor),
         state=state,
         kind=kind,
         document_id=None if document_id is None else DocumentId(document_id),
     )
     more, found = len(found) > limit, found[:limit]
-    following = listing.next(pagination.of_job(found[-1].id) if more else None)
+    following = listing.next(pagination.pack_job_place(found[-1].id) if more else None)
     return JobList(data=[JobBody.of(job) for job in found], next_cursor=following)
 
 
@@ -50,7 +50,7 @@ async def list_jobs(
     "/{job_id}",
     response_model=JobWithHistory,
     responses=NOT_MODIFIED,
-    openapi_extra=looks_at("Prefer", "If-None-Match"),
+    openapi_extra=header_parameters("Prefer", "If-None-Match"),
 )
 async def get_job(
     tenant_id: Reader,
@@ -63,12 +63,12 @@ async def get_job(
 
     A client that disconnects while it waits does not cancel the job.
     """
-    preference = preference_of(request)
+    preference = wait_preference(request)
     at_most = preference.wait if wait is None else timedelta(seconds=wait)
     answering = jobs.wait(tenant_id, job_id, at_most=at_most)
-    job, attempts = await (unless_gone(request, answering) if at_most else answering)
+    job, attempts = await (unless_disconnected(request, answering) if at_most else answering)
     applied = preference.headers if wait is None else {}
-    return revalidated(request, JobWithHistory.with_history(job, attempts), headers=applied)
+    return conditional_json(request, JobWithHistory.with_history(job, attempts), headers=applied)
 
 
 @router.post("/{job_id}/cancel")

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from app.domain.ids import DocumentId
-from app.domain.search import LONGEST, MOST_RANK, SearchHit, marked_up
+from app.domain.search import LONGEST, MOST_RANK, SearchHit, snippet_html
 from app.web import pagination
 from app.web.callers import Reader
 from app.web.dependencies import TheSearch
@@ -41,7 +41,7 @@ class HitBody(BaseModel):
             document_id=hit.document_id,
             filename=hit.filename,
             page=hit.page,
-            snippet=marked_up(hit.snippet),
+            snippet=snippet_html(hit.snippet),
             rank=hit.rank / MOST_RANK,
         )
 
@@ -66,8 +66,8 @@ async def search_pages(
         tenant_id,
         q,
         limit=limit,
-        after=pagination.hit(listing.cursor),
+        after=pagination.search_place(listing.cursor),
         document_id=None if document_id is None else DocumentId(document_id),
     )
-    next_cursor = listing.next(None if found.more is None else pagination.of_hit(found.more))
+    next_cursor = listing.next(None if found.more is None else pagination.pack_search_place(found.more))
     return HitList(data=[HitBody.of(hit) for hit in found.hits], next_cursor=next_cursor)

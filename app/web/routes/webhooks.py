@@ -21,8 +21,8 @@ from app.web.webhook_schemas import (
     WebhookList,
     WebhookRequest,
     WebhookWithSecret,
-    body_of,
-    parse,
+    parse_webhook_request,
+    request_body_of,
 )
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
@@ -30,14 +30,14 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
 Limit = Annotated[int, Query(ge=1, le=100)]
 
 
-@router.post("", status_code=201, openapi_extra=body_of(WebhookRequest, required=True))
+@router.post("", status_code=201, openapi_extra=request_body_of(WebhookRequest, required=True))
 @refuses(Conflict)
 async def add_webhook(
     tenant_id: WebhookWriter, request: Request, webhooks: TheWebhooks, response: Response
 ) -> WebhookWithSecret:
     """Add a URL that events are sent to, signed as Standard Webhooks says. The secret is shown only this once."""
     # Read here, because the framework would read the whole body before it checks the key.
-    wanted = parse(WebhookRequest, await read_text(request.stream()))
+    wanted = parse_webhook_request(WebhookRequest, await read_text(request.stream()))
     webhook = await webhooks.add(tenant_id, url=wanted.url, events=wanted.events, description=wanted.description)
     response.headers["Location"] = f"/v1/webhooks/{webhook.id}"
     return WebhookWithSecret.shown(webhook)
@@ -48,9 +48,9 @@ async def list_webhooks(
     tenant_id: Reader, webhooks: TheWebhooks, listing: TheListing, limit: Limit = 20
 ) -> WebhookList:
     """List webhooks, newest first."""
-    found = await webhooks.newest(tenant_id, limit=limit + 1, before=pagination.webhook(listing.cursor))
+    found = await webhooks.newest(tenant_id, limit=limit + 1, before=pagination.webhook_place(listing.cursor))
     more, found = len(found) > limit, found[:limit]
-    following = pagination.of_webhook(found[-1].id) if more else None
+    following = pagination.pack_webhook_place(found[-1].id) if more else None
     return WebhookList(data=[WebhookBody.of(webhook) for webhook in found], next_cursor=listing.next(following))
 
 
@@ -66,12 +66,12 @@ async def remove_webhook(tenant_id: WebhookWriter, webhook_id: AWebhookId, webho
     await webhooks.remove(tenant_id, webhook_id)
 
 
-@router.post("/{webhook_id}/rotate", openapi_extra=body_of(RotationRequest, required=False))
+@router.post("/{webhook_id}/rotate", openapi_extra=request_body_of(RotationRequest, required=False))
 async def rotate_webhook(
     tenant_id: WebhookWriter, webhook_id: AWebhookId, request: Request, webhooks: TheWebhooks
 ) -> WebhookWithSecret:
     """Sign with a new secret, shown only this once. During the overlap the former one signs as well."""
-    wanted = parse(RotationRequest, await read_text(request.stream()))
+    wanted = parse_webhook_request(RotationRequest, await read_text(request.stream()))
     overlap = timedelta(seconds=wanted.overlap_seconds)
     return WebhookWithSecret.shown(await webhooks.rotate(tenant_id, webhook_id, overlap=overlap))
 
@@ -103,7 +103,9 @@ async def list_deliveries(
     limit: Limit = 20,
 ) -> DeliveryList:
     """List deliveries with their attempts, newest first. `POST /v1/jobs/{id}/retry` sends one again."""
-    found = await webhooks.deliveries(tenant_id, webhook_id, limit=limit + 1, before=pagination.job(listing.cursor))
+    found = await webhooks.deliveries(
+        tenant_id, webhook_id, limit=limit + 1, before=pagination.job_place(listing.cursor)
+    )
     more, found = len(found) > limit, found[:limit]
-    following = pagination.of_job(found[-1].job.id) if more else None
+    following = pagination.pack_job_place(found[-1].job.id) if more else None
     return DeliveryList(data=[DeliveryBody.of(delivery) for delivery in found], next_cursor=listing.next(following))

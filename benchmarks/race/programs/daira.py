@@ -20,7 +20,7 @@ from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from app.settings import Role, Settings
 from app.telemetry import Metrics, set_up_logging
 from app.wiring import open_doorbells, open_store
@@ -52,7 +52,7 @@ class Nothing:
     started: Started
     kind: str = "ocr"
 
-    async def run(self, job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def run(self, job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         number = job.payload["number"]
         assert isinstance(number, int)
         self.started(number)

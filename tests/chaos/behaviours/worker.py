@@ -21,7 +21,7 @@ from app.domain.doorbells import LANE_OF_KIND, Lane
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Outcome
 from app.ports.database import Tx
-from app.ports.leases import Reporter
+from app.ports.leases import ProgressReporter
 from tests.chaos.worker import Log
 
 
@@ -37,7 +37,7 @@ class Scripted:
         self.kind = kind
         self._log = log
 
-    async def run(self, job: ClaimedJob, _reporter: Reporter) -> Outcome:
+    async def run(self, job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
         self._log.note(job, "start")
         event = "stopped"
         try:

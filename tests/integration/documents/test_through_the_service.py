@@ -92,7 +92,7 @@ async def test_a_letter_and_a_mail_are_read_by_their_content_whatever_their_name
             await web.read(each)
         found = [await told(web, f"documents/{each['id']}") for each in made]
         pages = (await told(web, f"documents/{made[0]['id']}/pages"))["data"]
-    assert [each["media_type"] for each in found] == [types.DOCX, types.EML, types.LOCKED]
+    assert [each["media_type"] for each in found] == [types.DOCX, types.EML, types.ENCRYPTED]
     assert [(page["text"], page["width"], page["source"]) for page in pages] == [
         ("one", None, "text_layer"),
         ("two", None, "text_layer"),

@@ -56,12 +56,12 @@ class PostgresIsolationProbe:
         # The next connection is a fresh one. After its first clamp the setting is '' there, and never missing again.
         await self._engine.close()
         return [
-            *_told("without a tenant, rows are seen in", await self._with_others(None)),
-            *_told("rows of other tenants are seen in", await self._with_others(mine)),
-            *_told("without a tenant, on a used connection, rows are seen in", await self._with_others(None)),
-            *_told("a tenant's own rows are not seen in", await self._without_own(mine)),
-            *_told("a row for another tenant can be written to", await self._open_to(theirs, clamp=mine)),
-            *_told("without a tenant, a row can be written to", await self._open_to(theirs, clamp=None)),
+            *_fault_list("without a tenant, rows are seen in", await self._with_others(None)),
+            *_fault_list("rows of other tenants are seen in", await self._with_others(mine)),
+            *_fault_list("without a tenant, on a used connection, rows are seen in", await self._with_others(None)),
+            *_fault_list("a tenant's own rows are not seen in", await self._without_own(mine)),
+            *_fault_list("a row for another tenant can be written to", await self._open_to(theirs, clamp=mine)),
+            *_fault_list("without a tenant, a row can be written to", await self._open_to(theirs, clamp=None)),
             *await nothing_looks_across(self._engine),
         ]
 
@@ -98,7 +98,7 @@ async def _clamp(connection: AsyncConnection, tenant: TenantId | None) -> None:
         await connection.execute(CLAMP, {"tenant": tenant})
 
 
-def _told(what: str, names: list[str]) -> list[str]:
+def _fault_list(what: str, names: list[str]) -> list[str]:
     return [f"{what} {', '.join(names)}"] if names else []
 
 

@@ -73,7 +73,7 @@ select $1, lexeme, stemming, $2, array_agg(number << {OF_A_WEIGHT} | weight)
 ROOM_TO_SORT = "set local work_mem = '64MB'"
 
 
-async def index(clamped: ClampedConnection, document_id: DocumentId, *, only_new: bool) -> bool:
+async def index_document(clamped: ClampedConnection, document_id: DocumentId, *, only_new: bool) -> bool:
     mine = (clamped.tenant_id, document_id)
     if not await clamped.call(LOCK, *mine) or (only_new and await clamped.call(KNOWN, *mine)):
         return False

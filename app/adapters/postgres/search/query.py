@@ -71,7 +71,7 @@ class PostgresSearch:
         self._tenant_id = clamped.tenant_id
 
     async def index(self, document_id: DocumentId, *, only_new: bool = False) -> bool:
-        return await index.index(self._clamped, document_id, only_new=only_new)
+        return await index.index_document(self._clamped, document_id, only_new=only_new)
 
     async def unindexed(self, *, limit: int, after: DocumentId | None = None) -> list[DocumentId]:
         c = documents.c
@@ -101,7 +101,7 @@ class PostgresSearch:
         wanted = [(stemming, each.written(stemming)) for stemming in ALL for each in query.alternatives]
         stemmings, texts = [stemming for stemming, _ in wanted], [text for _, text in wanted]
         rows = await self._clamped.call(ASK, self._tenant_id, stemmings, [*map(config_of, stemmings)], texts)
-        return _asked([(row["stemming"], row["query"], row["required"]) for row in rows])
+        return _postgres_query([(row["stemming"], row["query"], row["required"]) for row in rows])
 
     async def _find(
         self, asked: PostgresQuery, *, limit: int, after: SearchPosition | None, document_id: DocumentId | None
@@ -165,7 +165,7 @@ class PostgresSearch:
         )
 
 
-def _asked(rows: Sequence[tuple[str, str, str]]) -> PostgresQuery:
+def _postgres_query(rows: Sequence[tuple[str, str, str]]) -> PostgresQuery:
     """Raises Invalid where there are stemmings, and in none of them a word to look for."""
     lookups: list[TermLookup] = []
     queries: dict[str, list[str]] = {}
