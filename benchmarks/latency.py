@@ -26,7 +26,7 @@ from app.adapters.postgres.engine import administer
 from benchmarks.web.load import Answers, as_fast_as_answered, at_a_pace, get, post_file
 from benchmarks.web.servers import Server, daira
 from tests.support.databases import Cloned, Databases
-from tests.support.papers import SENTENCE, drawn
+from tests.support.sample_documents import SENTENCE, drawn
 
 SETTINGS = ("separate", "all")
 

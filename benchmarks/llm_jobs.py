@@ -24,7 +24,7 @@ import httpx
 
 from tests.support.folders import open_folder
 from tests.support.llm_server import LlmServer
-from tests.support.papers import SENTENCE, Sheet, drawn, pdf
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, pdf
 from tests.support.service import up
 
 ENDED = {"done", "failed", "cancelled"}

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import httpx
 
-from tests.support.papers import SENTENCE, Sheet, drawn, pdf
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, pdf
 from tests.support.service import Service, up
 
 LINES_OF_TEXT = 40

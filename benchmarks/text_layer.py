@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app.ports.reading import Mode
 from app.reading.recognizer import ProcessRecognizer
-from tests.support.papers import Sheet, pdf
+from tests.support.sample_documents import Sheet, pdf
 
 _LINES = 28
 _VOCABULARY = """

@@ -11,7 +11,7 @@ import asyncio
 from pathlib import Path
 
 from app.adapters.postgres.engine import administer
-from tests.chaos.fleet import fleet
+from tests.chaos.cluster import cluster
 from tests.support.databases import Databases
 
 FILL = """
@@ -34,7 +34,7 @@ async def main() -> None:
     try:
         async with (
             databases.clone() as cloned,
-            fleet(cloned, queue_url="", workers=1, lanes=f"ocr={options.slots}") as run,
+            cluster(cloned, queue_url="", workers=1, lanes=f"ocr={options.slots}") as run,
         ):
             await run.enqueue(0, tenants=50)
             print(f"{'jobs':>8} {'MiB':>8} {'ratio':>7}")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.api_keys import new_key
 from tests.support.databases import Cloned
 from tests.support.folders import ROOT
-from tests.support.keyholders import new_key
 from tests.support.ports import free_port
 from tests.support.service import command, environment
 

@@ -1,9 +1,9 @@
-"""How much of everything a storm has: the short form for each commit, the full one for a release."""
+"""How much of everything a soak test has: the short form for each commit, the full one for a release."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.chaos.load import BUSY, CALM, STORMY, Mix
+from tests.chaos.load import BUSY, CALM, HARSH, Mix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +14,8 @@ class Form:
     seconds: float
     """From the first arrival to the last, and to the last harm."""
     harms: Mapping[str, int] = field(default_factory=dict)
-    """How often, by the monkey's name for it."""
-    mix: Mix = field(default_factory=lambda: STORMY)
+    """How often, by the fault injector's name for it."""
+    mix: Mix = field(default_factory=lambda: HARSH)
     blocking: int = 0
     """Jobs that hold up their worker's loop for longer than a lease."""
     deadly: int = 0

@@ -1,4 +1,4 @@
-"""The jobs of one storm: what each one's payload says, and what must become of it, all from one seed."""
+"""The jobs of one soak test: what each one's payload says, and what must become of it, all from one seed."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -115,7 +115,7 @@ def _of_no_kind(_dice: random.Random) -> Traits:
 
 Mix = Mapping[Callable[[random.Random], Traits], float]
 
-STORMY: Mix = {
+HARSH: Mix = {
     _short: 73,
     _medium: 6,
     _longer_again: 1,
@@ -132,8 +132,8 @@ STORMY: Mix = {
 }
 """In percent."""
 
-BUSY: Mix = {**STORMY, _short: 50, _medium: 12, _longer_again: 8, _stumbling: 14}
-"""More jobs at a time on each worker, for a short storm to hit."""
+BUSY: Mix = {**HARSH, _short: 50, _medium: 12, _longer_again: 8, _stumbling: 14}
+"""More jobs at a time on each worker, for a short soak test to hit."""
 
 CALM: Mix = {_short: 50, _medium: 50}
 """Nothing that fails by itself."""

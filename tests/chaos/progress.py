@@ -1,4 +1,4 @@
-"""What whoever waits for a storm sees: how far it is, and at the end a table of what was done and found."""
+"""What whoever waits for a soak test sees: how far it is, and at the end a table of what was done and found."""
 
 import sys
 import time

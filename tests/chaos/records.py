@@ -1,4 +1,4 @@
-"""What is known of a storm when it is over: from the database, from the log of executions, and from who did the harm.
+"""The records of a soak test: from the database, from the log of executions, and from the fault injector.
 
 Times are seconds of this machine's monotonic clock, which all of its processes share.
 """

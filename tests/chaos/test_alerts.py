@@ -19,11 +19,11 @@ import pytest
 from typing_extensions import override
 
 from app.adapters.postgres.engine import administer
+from tests.support.api_keys import new_key
 from tests.support.databases import Cloned
-from tests.support.keyholders import new_key
-from tests.support.papers import Sheet, drawn, pdf
 from tests.support.ports import free_port, free_ports
 from tests.support.prometheus import Prometheus, hurried, prometheus
+from tests.support.sample_documents import Sheet, drawn, pdf
 from tests.support.service import HEALTH, answers, command, environment, upload, wait_until
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.chaos.fleet import Fleet, fleet, ring_all
+from tests.chaos.cluster import Cluster, cluster, ring_all
 from tests.chaos.queues import AWS, QUEUES, Queue
 from tests.support.databases import Databases
 
@@ -23,17 +23,17 @@ LONGEST = 180
 """Seconds for one run; an undisturbed one takes a tenth of it."""
 
 
-async def undisturbed(run: Fleet, _queue: Queue) -> None:
+async def undisturbed(run: Cluster, _queue: Queue) -> None:
     await run.until_done(JOBS, seconds=LONGEST)
 
 
-async def wiped(run: Fleet, queue: Queue) -> None:
+async def wiped(run: Cluster, queue: Queue) -> None:
     await run.until_done(JOBS // 2, seconds=LONGEST)
     await queue.wipe()
     await run.until_done(JOBS, seconds=LONGEST)
 
 
-async def cut_off(run: Fleet, queue: Queue) -> None:
+async def cut_off(run: Cluster, queue: Queue) -> None:
     await run.until_done(JOBS // 2, seconds=LONGEST)
     await queue.stop()
     await asyncio.sleep(AWAY)
@@ -60,13 +60,13 @@ async def test_bells_that_are_lost_tripled_or_out_of_reach_cost_time_alone(
 
 
 async def _time(
-    adapter: str, databases: Databases, disturb: Callable[[Fleet, Queue], Awaitable[None]], *, times: int = 1
+    adapter: str, databases: Databases, disturb: Callable[[Cluster, Queue], Awaitable[None]], *, times: int = 1
 ) -> float:
     """Seconds from when the workers hear the first of all bells to the end of the last job."""
     async with (
         databases.clone() as cloned,
         QUEUES[adapter](cloned) as queue,
-        fleet(cloned, queue_url=queue.url, workers=WORKERS, **queue.settings) as run,
+        cluster(cloned, queue_url=queue.url, workers=WORKERS, **queue.settings) as run,
     ):
         # A few jobs for the workers to be up and listening.
         await ring_all(queue.doorbell, await run.enqueue(WARM_UP, tenants=TENANTS))

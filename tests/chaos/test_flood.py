@@ -18,7 +18,7 @@ from app.ports.doorbell import DoorbellDelivery
 from app.services.ringing import Ringer
 from app.services.sweeping import Sweeper
 from app.telemetry import Metrics
-from tests.chaos.fleet import Fleet, fleet
+from tests.chaos.cluster import Cluster, cluster
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
 
@@ -57,7 +57,7 @@ async def test_ten_minutes_without_a_worker_are_rung_for_at_most_ten_times_a_job
     rig = postgres_rig(cloned, engine)
     queue = Noted()
     sweeping = Sweeper(sweeps=PostgresSweeps(engine), ringing=Ringer({Lane.OCR: queue}, Metrics()), metrics=Metrics())
-    rings = await Fleet(cloned=cloned, workers=[]).enqueue(JOBS, tenants=TENANTS)
+    rings = await Cluster(cloned=cloned, workers=[]).enqueue(JOBS, tenants=TENANTS)
     ((pid,),) = await engine.call("select pg_backend_pid()")
     costs = []
     for _ in range(timedelta(minutes=10) // EVERY):
@@ -76,7 +76,7 @@ async def test_ten_minutes_without_a_worker_are_rung_for_at_most_ten_times_a_job
     assert max(queue.rings.values()) <= 10
     # The first half minute's pass rings all of them once; no later one costs more.
     assert max(costs) <= costs[0] * 1.5
-    async with fleet(cloned, queue_url="") as run:
+    async with cluster(cloned, queue_url="") as run:
         await run.until_done(JOBS, seconds=200)
         await run.verify(JOBS)
 

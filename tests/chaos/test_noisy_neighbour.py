@@ -26,7 +26,7 @@ from app.ports.leases import ProgressReporter
 from app.services.tenants import TenantService
 from app.settings import Settings
 from app.telemetry import Metrics
-from tests.chaos.fleet import fleet, ring_all
+from tests.chaos.cluster import cluster, ring_all
 from tests.chaos.queues import QUEUES
 from tests.support.databases import Cloned, Databases
 
@@ -98,7 +98,9 @@ async def test_ten_thousand_jobs_of_one_tenant_do_not_keep_another_waiting(
             return jobs
 
         settings = {"WORK_SECONDS": str(EACH), "EXECUTIONS": str(tmp_path), **queue.settings}
-        await stack.enter_async_context(fleet(cloned, queue_url=queue.url, workers=1, lanes=f"ocr={SLOTS}", **settings))
+        await stack.enter_async_context(
+            cluster(cloned, queue_url=queue.url, workers=1, lanes=f"ocr={SLOTS}", **settings)
+        )
         # The worker is up and listens.
         (first,) = await enqueue(MINNOW, 1)
         async with asyncio.timeout(60):
@@ -151,7 +153,9 @@ async def test_a_cap_holds_over_four_workers_and_a_free_place_is_taken_at_once(
         queue = await stack.enter_async_context(QUEUES["postgres"](cloned))
         await register(cloned, cap=cap)
         settings = {"WORK_SECONDS": str(EACH), "EXECUTIONS": str(tmp_path), **queue.settings}
-        run = await stack.enter_async_context(fleet(cloned, queue_url=queue.url, workers=4, lanes="ocr=20", **settings))
+        run = await stack.enter_async_context(
+            cluster(cloned, queue_url=queue.url, workers=4, lanes="ocr=20", **settings)
+        )
         async with administer(cloned.admin_url) as admin:
             rows = await admin.fetch(ADD, WHALE, jobs)
         await ring_all(queue.doorbell, [Ring(WHALE, JobId(row["id"])) for row in rows])

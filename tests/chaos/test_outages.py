@@ -21,7 +21,7 @@ from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.doorbells import Ring
 from app.embedded.server import EmbeddedPostgres
 from app.ports.doorbell import DoorbellDelivery
-from tests.chaos.fleet import Fleet, fleet, ring_all
+from tests.chaos.cluster import Cluster, cluster, ring_all
 from tests.chaos.servers import OwnServer
 from tests.support.folders import open_folder
 from tests.support.service import using, wait_until
@@ -52,7 +52,7 @@ async def test_jobs_survive_a_crash_of_the_database_and_new_work_starts_soon_aft
         engine = PostgresEngine(server.cloned.app_url, pool_size=2, name="test")
         doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=server.cloned.app_url, dropped=lambda _: None)
         settings = {"WORK_SECONDS": "0.1", "DAIRA_LEASE_SECONDS": "10"}
-        async with fleet(server.cloned, queue_url="", workers=2, **settings) as run:
+        async with cluster(server.cloned, queue_url="", workers=2, **settings) as run:
             await ring_all(doorbell, await run.enqueue(2_000, tenants=20))
             while await run.done() < 500:
                 await asyncio.sleep(0.05)
@@ -97,7 +97,7 @@ async def listening() -> AsyncIterator[Listening]:
     async with own_server() as server, administer(server.cloned.admin_url) as admin:
         engine = PostgresEngine(server.cloned.app_url, pool_size=2, name="test")
         doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=server.cloned.app_url, dropped=lambda _: None)
-        (ring,) = await Fleet(cloned=server.cloned, workers=[]).enqueue(1, tenants=1)
+        (ring,) = await Cluster(cloned=server.cloned, workers=[]).enqueue(1, tenants=1)
         waiting = asyncio.create_task(doorbell.answer(limit=1, wait=timedelta(seconds=30)))
         listener = "select pid from pg_stat_activity where application_name = 'daira-listen'"
         async with asyncio.timeout(10):

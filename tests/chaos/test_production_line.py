@@ -25,7 +25,7 @@ from app.domain.doorbells import Lane
 from tests.chaos.behaviours.processes import eventually
 from tests.chaos.production import Serving, Site, site
 from tests.chaos.progress import say, table
-from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.service import upload
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 
 from tests.chaos.checker import violations
+from tests.chaos.environment import SoakEnvironment, soak_environment
 from tests.chaos.forms import ROLLING
 from tests.chaos.progress import say, table
 from tests.chaos.records import Records
-from tests.chaos.scene import Scene, scene
-from tests.chaos.storm import evidence_of, until_calm
+from tests.chaos.soak import evidence_of, until_calm
 
 SEED = 20261129
 
@@ -21,7 +21,7 @@ SEED = 20261129
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)], ids=["once", "ten times"])
 async def test_a_rolling_restart_fails_no_job_and_runs_none_twice(times: int) -> None:
-    async with scene(ROLLING, seed=SEED, adapter="postgres") as where:
+    async with soak_environment(ROLLING, seed=SEED, adapter="postgres") as where:
         arriving = asyncio.create_task(where.arrivals.run())
         for number in range(times):
             statuses = await _restart_all(where)
@@ -34,12 +34,12 @@ async def test_a_rolling_restart_fails_no_job_and_runs_none_twice(times: int) ->
     _prove(records)
 
 
-async def _restart_all(where: Scene) -> list[int]:
+async def _restart_all(where: SoakEnvironment) -> list[int]:
     """Each is told to stop, and its successor is at work before the next one is."""
     statuses = []
-    for hand in where.crew.hands:
-        statuses.append(await where.crew.drain(hand))
-        await where.crew.until_up()
+    for process in where.supervisor.processes:
+        statuses.append(await where.supervisor.drain(process))
+        await where.supervisor.until_up()
     return statuses
 
 

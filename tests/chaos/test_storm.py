@@ -11,14 +11,14 @@ import pytest
 from tests.chaos.forms import ELSEWHERE, FULL, SHORT, Form
 from tests.chaos.progress import say, table
 from tests.chaos.queues import AWS
-from tests.chaos.storm import Report, storm
+from tests.chaos.soak import Report, soak
 
 SEED = int(os.environ.get("DAIRA_CHAOS_SEED", "20261129"))
 
 
 async def run(form: Form, *, adapter: str) -> Report:
     say(f"\n{adapter}: seed {SEED}, {form.jobs:,} jobs of {form.tenants} tenants, {form.workers} workers")
-    report = await storm(form, seed=SEED, adapter=adapter)
+    report = await soak(form, seed=SEED, adapter=adapter)
     table(report.figures)
     for expiry in report.unexplained:
         say(f"without a harm: {expiry}")

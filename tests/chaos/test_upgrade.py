@@ -167,30 +167,30 @@ def test_an_upgrade_and_a_rollback_under_uploads_fail_nothing_and_run_nothing_tw
         new = Version(code=_new_code(folder / "new"), server=server, folder=folder)
         former.run("migrate")
         former.run("tenant", "create", "acme")
-        fleet = Fleet(uploads=Uploading(api_key=former.run("key", "create", "acme")))
-        stack.callback(fleet.dismiss)
+        cluster = Cluster(uploads=Uploading(api_key=former.run("key", "create", "acme")))
+        stack.callback(cluster.stop)
 
-        fleet.serve(former)
-        fleet.workers = [former.worker() for _ in range(WORKERS)]
-        with uploading(fleet.uploads):
-            fleet.stage("the former version")
+        cluster.serve(former)
+        cluster.workers = [former.worker() for _ in range(WORKERS)]
+        with uploading(cluster.uploads):
+            cluster.stage("the former version")
             assert new.run("migrate").endswith(REVISION)
-            fleet.stage("its schema is the new one")
-            fleet.replace_workers(former)
-            fleet.stage("its workers started anew there")
+            cluster.stage("its schema is the new one")
+            cluster.replace_workers(former)
+            cluster.stage("its workers started anew there")
             for version, name in ((new, "upgraded"), (former, "rolled back"), (new, "upgraded again")):
-                fleet.replace_workers(version)
-                fleet.stage(f"workers {name}")
-                fleet.serve(version)
-                fleet.stage(f"web {name}")
+                cluster.replace_workers(version)
+                cluster.stage(f"workers {name}")
+                cluster.serve(version)
+                cluster.stage(f"web {name}")
         asyncio.run(_until_all_have_ended(server))
         logs = (folder / "executions").glob("*.jsonl")
         lines = [json.loads(line) for log in logs for line in log.read_bytes().splitlines()]
-        asyncio.run(_prove(server, fleet.uploads, Counter(line["job"] for line in lines if line["event"] == "end")))
+        asyncio.run(_prove(server, cluster.uploads, Counter(line["job"] for line in lines if line["event"] == "end")))
 
 
 @dataclass(kw_only=True)
-class Fleet:
+class Cluster:
     uploads: Uploading
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     web: ExitStack = field(default_factory=ExitStack)
@@ -219,7 +219,7 @@ class Fleet:
             leaving.send_signal(signal.SIGTERM)
             assert leaving.wait(timeout=60) == 0
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         self.web.close()
         for worker in self.workers:
             worker.terminate()

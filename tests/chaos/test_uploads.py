@@ -11,7 +11,7 @@ import pytest
 
 from tests.chaos.queues import AWS, QUEUES
 from tests.support.databases import Databases
-from tests.support.papers import Sheet, pdf
+from tests.support.sample_documents import Sheet, pdf
 from tests.support.service import ended, serving, upload
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

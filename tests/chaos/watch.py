@@ -1,4 +1,4 @@
-"""A look at all jobs, again and again while the storm goes on: what is read may only go forward."""
+"""A look at all jobs, again and again while the soak test goes on: what is read may only go forward."""
 
 from collections.abc import Iterable
 

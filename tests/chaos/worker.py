@@ -144,7 +144,7 @@ async def main() -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     log = Log(os.environ.get("EXECUTIONS"))
-    # A storm is over in a minute: no time for waits as long as an outage would want them.
+    # A soak test is over in a minute: no time for waits as long as an outage would want them.
     vars(outcomes)["BACKOFF"] = timedelta(seconds=2)
     for module in (heartbeat, consumer):
         vars(module)["monotonic"] = log.clock

@@ -11,7 +11,7 @@ from app.domain.ids import DocumentId, TenantId
 from app.domain.leases import Lease
 from app.domain.tenants import TenantState
 from app.ports.database import Tx
-from tests.conformance.furnished import CALLS, READS_AND_WRITES, Call, Furnished, Ids, furnished, unknown
+from tests.conformance.row_fixtures import CALLS, READS_AND_WRITES, Call, Ids, TenantRows, tenant_rows, unknown
 from tests.support.rig import (
     Rig,
     done,
@@ -51,7 +51,7 @@ async def answer(rig: Rig, tenant: TenantId, call: Call, ids: Ids) -> object:
         return NotFound
 
 
-async def change_everything_and_fail(rig: Rig, mine: Furnished) -> None:
+async def change_everything_and_fail(rig: Rig, mine: TenantRows) -> None:
     async with rig.database.begin(mine.tenant) as tx:
         await tx.tenant.set_state(TenantState.SUSPENDED)
         await tx.keys.revoke(mine.key.id)
@@ -82,7 +82,7 @@ class DatabaseSuite:
             assert await tx.documents.get(document.id) == document
 
     async def test_an_exception_rolls_back_everything(self, rig: Rig) -> None:
-        acme = await furnished(rig, "acme")
+        acme = await tenant_rows(rig, "acme")
         before = await contents(rig, acme.tenant)
         with pytest.raises(Boom):
             await change_everything_and_fail(rig, acme)
@@ -144,7 +144,7 @@ class DatabaseSuite:
 
     @pytest.mark.threat(7)
     async def test_a_tenant_sees_its_own_rows_alone(self, rig: Rig) -> None:
-        acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
+        acme, bolt = await tenant_rows(rig, "acme"), await tenant_rows(rig, "bolt")
         for mine in (acme, bolt):
             async with rig.database.begin(mine.tenant) as tx:
                 assert [tenant.id for tenant in [await tx.tenant.get()] if tenant] == [mine.tenant]
@@ -155,21 +155,21 @@ class DatabaseSuite:
     @pytest.mark.threat(7)
     @pytest.mark.parametrize("name", CALLS)
     async def test_a_foreign_id_looks_like_an_unknown_one(self, rig: Rig, name: str) -> None:
-        acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
+        acme, bolt = await tenant_rows(rig, "acme"), await tenant_rows(rig, "bolt")
         before = await contents(rig, acme.tenant)
         foreign = await answer(rig, bolt.tenant, CALLS[name], acme.ids)
         assert foreign == await answer(rig, bolt.tenant, CALLS[name], unknown(bolt.tenant))
         assert await contents(rig, acme.tenant) == before
 
     async def test_the_lease_of_another_tenant_is_not_settled(self, rig: Rig) -> None:
-        acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
+        acme, bolt = await tenant_rows(rig, "acme"), await tenant_rows(rig, "bolt")
         before = await contents(rig, acme.tenant)
         async with rig.database.begin(bolt.tenant) as tx:
             assert not await tx.jobs.settle(fail(Lease(tenant_id=acme.tenant, job_id=acme.job.id, attempt=2)))
         assert await contents(rig, acme.tenant) == before
 
     async def test_a_settle_leaves_the_transaction_where_it_was(self, rig: Rig) -> None:
-        acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
+        acme, bolt = await tenant_rows(rig, "acme"), await tenant_rows(rig, "bolt")
         async with rig.database.begin(bolt.tenant) as tx:
             await tx.jobs.settle(fail(Lease(tenant_id=acme.tenant, job_id=acme.job.id, attempt=2)))
             assert await tx.documents.get(acme.document.id) is None
@@ -203,7 +203,7 @@ class DatabaseSuite:
 
     @pytest.mark.threat(1, 2)
     async def test_without_a_tenant_no_row_is_visible(self, rig: Rig) -> None:
-        await furnished(rig, "acme")
+        await tenant_rows(rig, "acme")
         counts = await rig.tenantless_counts()
         assert counts.keys() >= {"tenants", "api_keys", "documents", "pages", "jobs", "job_attempts"}
         assert not any(counts.values())
@@ -211,7 +211,7 @@ class DatabaseSuite:
     @pytest.mark.threat(15)
     @pytest.mark.parametrize("name", READS_AND_WRITES)
     async def test_a_transaction_that_is_over_refuses_to_work(self, rig: Rig, name: str) -> None:
-        acme = await furnished(rig, "acme")
+        acme = await tenant_rows(rig, "acme")
         before = await contents(rig, acme.tenant)
         async with rig.database.begin(acme.tenant) as tx:
             pass
@@ -252,7 +252,7 @@ class DatabaseSuite:
             assert not await tx.tenant.set_state(TenantState.SUSPENDED)
 
     async def test_a_suspended_tenant_is_removed_with_all_that_it_has_and_no_other(self, rig: Rig) -> None:
-        acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
+        acme, bolt = await tenant_rows(rig, "acme"), await tenant_rows(rig, "bolt")
         await rig.suspend(acme.tenant)
         others = await contents(rig, bolt.tenant)
         async with rig.database.begin(acme.tenant) as tx:
@@ -263,7 +263,7 @@ class DatabaseSuite:
         assert await rig.sweeps.tenants(after=None, limit=10) == [bolt.tenant]
 
     async def test_a_tenant_that_is_not_suspended_is_not_removed(self, rig: Rig) -> None:
-        acme = await furnished(rig, "acme")
+        acme = await tenant_rows(rig, "acme")
         before = await contents(rig, acme.tenant)
         for name in (acme.tenant, TenantId("nobody")):
             async with rig.database.begin(name) as tx:
@@ -271,14 +271,14 @@ class DatabaseSuite:
         assert await contents(rig, acme.tenant) == before
 
     async def test_a_removal_that_fails_has_removed_nothing(self, rig: Rig) -> None:
-        acme = await furnished(rig, "acme")
+        acme = await tenant_rows(rig, "acme")
         before = await contents(rig, acme.tenant)
         with pytest.raises(Boom):
             await remove_and_fail(rig, acme.tenant)
         assert await contents(rig, acme.tenant) == before
 
     async def test_who_works_for_a_removed_tenant_has_lost_the_lease(self, rig: Rig) -> None:
-        acme = await furnished(rig, "acme")
+        acme = await tenant_rows(rig, "acme")
         async with rig.database.begin(acme.tenant) as tx:
             await tx.tenant.set_state(TenantState.SUSPENDED)
             assert await tx.tenant.remove()

@@ -50,13 +50,13 @@ class JobEncounters(JobMachine):
 
         async def meet() -> tuple[list[SettledAttempt | None], list[SweptJob]]:
             return await asyncio.gather(
-                self.rig.leases.settle(settlements), self.rig.sweeps.sweep(self.stage.tenants, limit=MANY)
+                self.rig.leases.settle(settlements), self.rig.sweeps.sweep(self.store.tenants, limit=MANY)
             )
 
         answers, found = self.do(meet())
         ended = list(zip(latest, settlements, map(bool, answers), strict=True))
         self.judge_settled(end for end in ended if end[2])
-        self.ledger.swept(found, self.stage.tenants, limit=MANY, early=None)
+        self.ledger.swept(found, self.store.tenants, limit=MANY, early=None)
         self.judge_settled(end for end in ended if not end[2])
 
     @rule(picks=SEVERAL)
@@ -70,14 +70,14 @@ class JobEncounters(JobMachine):
 
         async def meet() -> tuple[list[BeatResult], list[SweptJob]]:
             return await asyncio.gather(
-                self.rig.leases.beat(pulses, lease=LEASE), self.rig.sweeps.sweep(self.stage.tenants, limit=MANY)
+                self.rig.leases.beat(pulses, lease=LEASE), self.rig.sweeps.sweep(self.store.tenants, limit=MANY)
             )
 
         beats, found = self.do(meet())
         for beat in beats:
             if beat.held:
                 self.ledger.beaten(LeaseBeat(lease=beat.lease), beat)
-        self.ledger.swept(found, self.stage.tenants, limit=MANY, early=None)
+        self.ledger.swept(found, self.store.tenants, limit=MANY, early=None)
         for beat in beats:
             if not beat.held:
                 self.ledger.beaten(LeaseBeat(lease=beat.lease), beat)
@@ -91,7 +91,7 @@ class JobEncounters(JobMachine):
                 ring.tenant_id, lambda tx: tx.jobs.cancel(ring.job_id), lambda: self.rig.leases.settle([settles])
             )
             stored, (held,) = self.do(asked)
-            self.ledger.cancelled(ring, stored and self.stage.job(stored[0]))
+            self.ledger.cancelled(ring, stored and self.store.job(stored[0]))
             self.ledger.settled(settles, act.ending, held=held is not None)
         else:
             settled = self._meanwhile(

@@ -14,7 +14,7 @@ from app.ports.leases import SweptJob
 from tests.conformance import job_model as model
 from tests.conformance.job_model import Model, Span
 from tests.conformance.job_moves import MANY
-from tests.conformance.job_stage import Seen
+from tests.conformance.store_under_test import Seen
 from tests.support.rig import LEASE
 
 

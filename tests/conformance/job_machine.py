@@ -44,7 +44,7 @@ from tests.conformance.job_moves import (
     Stint,
     Token,
 )
-from tests.conformance.job_stage import Seen, Stage
+from tests.conformance.store_under_test import Seen, StoreUnderTest
 from tests.support.rig import LEASE, SECOND, Rig, new_job
 
 T = TypeVar("T")
@@ -62,13 +62,13 @@ class JobMachine(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.exits = AsyncExitStack()
-        self.stage = self.runner.run(self.exits.enter_async_context(self.open_stage()))
-        self.ledger = Ledger(span=model.exactly(self.stage.now()))
+        self.store = self.runner.run(self.exits.enter_async_context(self.open_store()))
+        self.ledger = Ledger(span=model.exactly(self.store.now()))
         self.steps = 0
         self.counted: dict[JobId, tuple[int, int, int, int]] = {}
         self.ended: dict[JobId, Job] = {}
 
-    def open_stage(self) -> AbstractAsyncContextManager[Stage]:
+    def open_store(self) -> AbstractAsyncContextManager[StoreUnderTest]:
         raise NotImplementedError
 
     @override
@@ -107,7 +107,7 @@ class JobMachine(RuleBasedStateMachine):
 
     @rule(tenant=TENANTS, fields=NEW_JOBS)
     def enqueue(self, tenant: int, fields: dict[str, Any]) -> None:
-        document = self.stage.documents[tenant]
+        document = self.store.documents[tenant]
         new = new_job(document_id=document.id, payload={"pages": [1]}, traceparent="00-trace", **fields)
 
         async def add() -> Job | None:
@@ -115,8 +115,8 @@ class JobMachine(RuleBasedStateMachine):
                 return await tx.jobs.add(new)
 
         answer = self.do(add())
-        self.ledger.enqueued(new, document.tenant_id, answer and self.stage.job(answer))
-        assert self.runner.run(self.stage.told()) == self.ledger.seen, "callers are told something else"
+        self.ledger.enqueued(new, document.tenant_id, answer and self.store.job(answer))
+        assert self.runner.run(self.store.told()) == self.ledger.seen, "callers are told something else"
 
     @rule(worker=WORKERS, kinds=KINDS, picks=SEVERAL)
     def claim(self, worker: str, kinds: frozenset[str], picks: list[Pick]) -> None:
@@ -150,7 +150,7 @@ class JobMachine(RuleBasedStateMachine):
     def settle_with_results(self, act: Act, *, astray: bool, fails: bool) -> None:
         settles, result = self.settlement_of(act), {"attempt": self.steps}
         own = self.job(act.token.pick).row.tenant_id
-        tenant = next(name for name in self.stage.tenants if (name == own) != astray)
+        tenant = next(name for name in self.store.tenants if (name == own) != astray)
         held = False
 
         async def apply() -> None:
@@ -183,7 +183,7 @@ class JobMachine(RuleBasedStateMachine):
 
     @rule(tenants=PASSES, limit=LIMITS, early=EARLY)
     def sweep(self, tenants: list[int], limit: int, early: frozenset[str] | None) -> None:
-        names = [[*self.stage.tenants, NOBODY][tenant] for tenant in tenants]
+        names = [[*self.store.tenants, NOBODY][tenant] for tenant in tenants]
         found = self.do(self.rig.sweeps.sweep(names, limit=limit, early=early))
         self.ledger.swept(found, names, limit=limit, early=early)
 
@@ -242,7 +242,7 @@ class JobMachine(RuleBasedStateMachine):
 
     @rule(tenant=TENANTS, suspended=SOMETIMES)
     def suspend_or_resume(self, tenant: int, *, suspended: bool) -> None:
-        name = self.stage.tenants[tenant]
+        name = self.store.tenants[tenant]
         if suspended:
             self.do(self.rig.suspend(name))
             self.ledger.suspended.add(name)
@@ -252,7 +252,7 @@ class JobMachine(RuleBasedStateMachine):
 
     @rule(tenant=TENANTS, cap=CAPS)
     def cap(self, tenant: int, cap: int | None) -> None:
-        name = self.stage.tenants[tenant]
+        name = self.store.tenants[tenant]
 
         async def limit() -> bool:
             async with self.rig.database.begin(name) as tx:
@@ -294,24 +294,24 @@ class JobMachine(RuleBasedStateMachine):
 
     @property
     def rig(self) -> Rig:
-        return self.stage.rig
+        return self.store.rig
 
     def do(self, acting: Awaitable[T]) -> T:
         """Take a step, and look at what it left behind."""
         return self.runner.run(self._step(acting))
 
     async def _step(self, acting: Awaitable[T]) -> T:
-        since = self.stage.now()
+        since = self.store.now()
         answer = await acting
-        span = Span(since=since, until=self.stage.now())
+        span = Span(since=since, until=self.store.now())
         self.steps += 1
-        self.ledger.look(span, await self.stage.look())
+        self.ledger.look(span, await self.store.look())
         return answer
 
     async def ask_to_cancel(self, ring: Ring) -> Job | None:
         async with self.rig.database.begin(ring.tenant_id) as tx:
             answer = await tx.jobs.cancel(ring.job_id)
-        return answer and self.stage.job(answer[0])
+        return answer and self.store.job(answer[0])
 
     def job(self, pick: Pick) -> Model:
         jobs = sorted(self.ledger.jobs.values(), key=lambda job: LIVELIEST.index(job.row.state))
@@ -319,7 +319,7 @@ class JobMachine(RuleBasedStateMachine):
 
     def _tenant(self, pick: Pick) -> TenantId:
         own = self.job(pick).row.tenant_id
-        (foreign,) = (tenant for tenant in self.stage.tenants if tenant != own)
+        (foreign,) = (tenant for tenant in self.store.tenants if tenant != own)
         return {"own": own, "other": foreign}.get(pick.under, NOBODY)
 
     def ring(self, pick: Pick) -> Ring:

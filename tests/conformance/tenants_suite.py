@@ -8,7 +8,7 @@ from app.domain.errors import NotFound
 from app.domain.ids import TenantId
 from app.domain.tenants import Limits
 from tests.conformance.database_suite import contents
-from tests.conformance.furnished import furnished
+from tests.conformance.row_fixtures import tenant_rows
 from tests.support.rig import LEASE, SECOND, Rig, done, new_document, new_job, ring_of
 
 
@@ -52,7 +52,7 @@ class TenantsSuite:
             assert await other.tenant.lock() is not None
 
     async def test_a_tenant_is_removed_with_all_that_is_its_own_and_nothing_else(self, rig: Rig) -> None:
-        acme, bolt = await furnished(rig, "acme"), await furnished(rig, "bolt")
+        acme, bolt = await tenant_rows(rig, "acme"), await tenant_rows(rig, "bolt")
         before = await contents(rig, bolt.tenant)
         assert await removed(rig, acme.tenant)
         assert await contents(rig, acme.tenant) == (None, [], [], [], [], [], [])
@@ -66,14 +66,14 @@ class TenantsSuite:
             assert not await tx.tenant.remove()
 
     async def test_a_tenant_that_is_not_suspended_is_not_removed(self, rig: Rig) -> None:
-        acme = await furnished(rig, "acme")
+        acme = await tenant_rows(rig, "acme")
         before = await contents(rig, acme.tenant)
         async with rig.database.begin(acme.tenant) as tx:
             assert not await tx.tenant.remove()
         assert await contents(rig, acme.tenant) == before
 
     async def test_whoever_works_for_a_removed_tenant_has_lost_the_lease(self, rig: Rig) -> None:
-        acme = await furnished(rig, "acme")
+        acme = await tenant_rows(rig, "acme")
         waiting = await rig.enqueue(acme.tenant)
         assert await removed(rig, acme.tenant)
         assert not (await rig.beat(acme.ids.lease)).held
@@ -91,7 +91,7 @@ class TenantsSuite:
                 await tx.documents.add(new_document(tenant))
 
     async def test_a_removal_that_is_rolled_back_has_removed_nothing(self, rig: Rig) -> None:
-        acme = await furnished(rig, "acme")
+        acme = await tenant_rows(rig, "acme")
         await rig.suspend(acme.tenant)
         before = await contents(rig, acme.tenant)
         with pytest.raises(RuntimeError, match="after all not"):
@@ -99,7 +99,7 @@ class TenantsSuite:
         assert await contents(rig, acme.tenant) == before
 
     async def test_a_name_that_was_removed_can_be_registered_anew_and_is_empty(self, rig: Rig) -> None:
-        acme = await furnished(rig, "acme")
+        acme = await tenant_rows(rig, "acme")
         assert await removed(rig, acme.tenant)
         await rig.tenant("acme")
         tenant, *rest = await contents(rig, acme.tenant)

@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.composed import Composed, composed
 from tests.support.folders import open_folder
-from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.podman import Podman
 from tests.support.ports import free_port
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.service import upload, wait_until
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(3_600)]

@@ -19,7 +19,7 @@ from app.client.faults import ApiFault
 from app.client.retries import NO_RETRIES, RetryPolicy
 from tests.support.bad_line import CUT, LOST, BadLine, Trouble, bad_line
 from tests.support.folders import open_folder
-from tests.support.papers import SENTENCE, Sheet, drawn, pdf
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, pdf
 from tests.support.service import Service, up
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"

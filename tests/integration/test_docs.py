@@ -13,8 +13,8 @@ from PIL.PngImagePlugin import PngInfo
 
 from app.embedded.locks import ClusterLocks
 from tests.support.folders import ROOT, open_folder
-from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.ports import free_port, listens
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.service import Service, environment, install, up, wait_until
 from tests.support.snippets import PAGES, fits, open_desk, snippets
 

@@ -10,7 +10,7 @@ import pypdfium2
 import pytest
 
 from tests.support.folders import open_folder
-from tests.support.papers import SENTENCE, drawn, encoded
+from tests.support.sample_documents import SENTENCE, drawn, encoded
 from tests.support.service import Service, command, ended, environment, run, up, upload
 
 CONTENT = encoded(drawn(SENTENCE, SENTENCE))

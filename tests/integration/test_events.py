@@ -13,7 +13,7 @@ import pytest
 from app.adapters.postgres.engine import administer
 from tests.support.event_streams import Blocks, Sent
 from tests.support.folders import open_folder
-from tests.support.papers import SENTENCE, Sheet, drawn, pdf
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, pdf
 from tests.support.service import Service, ended, up, upload, wait_until
 
 PAGES = 500

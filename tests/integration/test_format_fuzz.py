@@ -15,8 +15,8 @@ from app.reading.recognizer import ProcessRecognizer
 from tests.integration.test_text_formats import SAMPLES
 from tests.support.heic import heic
 from tests.support.office import zipped
-from tests.support.papers import drawn, encoded
 from tests.support.reading import pages_of
+from tests.support.sample_documents import drawn, encoded
 
 SEED = 20_260
 MUTATIONS = 200

@@ -16,7 +16,7 @@ from openapi_python_client.config import Config, ConfigFile, MetaType
 
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
-from tests.support.papers import SENTENCE, Sheet, pdf
+from tests.support.sample_documents import SENTENCE, Sheet, pdf
 from tests.support.service import Service, serving
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]

@@ -9,7 +9,7 @@ import pytest
 from app.adapters.postgres.engine import administer
 from app.domain.ids import uuid7
 from tests.support.folders import open_folder
-from tests.support.papers import SENTENCE, Sheet, pdf
+from tests.support.sample_documents import SENTENCE, Sheet, pdf
 from tests.support.service import Service, ended, up, upload
 
 UPLOADS = 200

@@ -11,8 +11,8 @@ from app.adapters.postgres.sweeps import PostgresSweeps
 from app.domain.errors import Unavailable
 from tests.support.contract import CONTRACT, told_by
 from tests.support.databases import Cloned
-from tests.support.papers import Sheet, pdf
 from tests.support.prometheus import alerts, charts, names_in
+from tests.support.sample_documents import Sheet, pdf
 from tests.support.service import ended, serving, upload
 
 FORTY = """

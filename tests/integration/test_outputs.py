@@ -15,8 +15,8 @@ from PIL import Image
 from app.domain.documents import Document, blob_key
 from app.domain.pages import Page, Source, Word, text_of
 from app.services.renditions import IN_MEMORY
-from tests.support.papers import Sheet, drawn, encoded, encrypted_pdf, pdf
 from tests.support.rig import new_document
+from tests.support.sample_documents import Sheet, drawn, encoded, encrypted_pdf, pdf
 from tests.support.scans import selected, whole
 from tests.unit.asgi import scope_of
 from tests.unit.served import ACME, PROBLEM, Served, served

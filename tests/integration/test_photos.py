@@ -11,8 +11,8 @@ from app.domain.warnings import WarningCode
 from app.ports.reading import Mode
 from app.reading.recognizer import ProcessRecognizer
 from tests.support.heic import SIZE, TEXT, heic
-from tests.support.papers import SENTENCE, drawn, encoded
 from tests.support.reading import Written, pages_of, type_of
+from tests.support.sample_documents import SENTENCE, drawn, encoded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.folders import open_folder
-from tests.support.papers import drawn, encoded
+from tests.support.sample_documents import drawn, encoded
 from tests.support.service import Service, ended, up, upload
 
 pytestmark = [pytest.mark.real_llm, pytest.mark.timeout(1_800)]

@@ -13,8 +13,8 @@ from app.ports.reading import Mode, Recognizer
 from app.reading.null import NullRecognizer
 from app.reading.recognizer import ProcessRecognizer
 from tests.support import reading
-from tests.support.papers import SENTENCE, Sheet, drawn, encoded, encrypted_pdf, pdf
 from tests.support.reading import Written
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, encoded, encrypted_pdf, pdf
 
 PDF, PNG, TIFF, JPEG = "application/pdf", "image/png", "image/tiff", "image/jpeg"
 WORDS = SENTENCE.split()

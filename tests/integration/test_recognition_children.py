@@ -21,8 +21,8 @@ from app.ports.reading import Mode
 from app.reading.children import pool
 from app.reading.children.process import ChildProcess
 from app.reading.recognizer import ProcessRecognizer
-from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.reading import pages_of
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, encoded, pdf
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 15

@@ -18,8 +18,8 @@ from PIL import Image, ImageChops, ImageCms, ImageStat
 from app.domain.errors import DocumentFault, NotFound, Unavailable
 from app.domain.pages import Page, Source
 from app.reading.renderer import ProcessRenderer
-from tests.support.papers import LETTER, SENTENCE, Sheet, drawn, encoded, encrypted_pdf, pdf
 from tests.support.rig import new_page
+from tests.support.sample_documents import LETTER, SENTENCE, Sheet, drawn, encoded, encrypted_pdf, pdf
 from tests.support.scans import jpeg, page_image, scan, searchable, selected, whole
 from tests.unit.waiting import until
 

@@ -25,10 +25,10 @@ from app.embedded import binaries
 from app.embedded.server import EmbeddedPostgres
 from app.telemetry import Metrics
 from tests.security.clamps import TABLES, clamped, counts
-from tests.security.furniture import settings_of
+from tests.security.tenant_fixtures import settings_of
 from tests.support.databases import Cloned
 from tests.support.folders import open_folder
-from tests.support.papers import Sheet, pdf
+from tests.support.sample_documents import Sheet, pdf
 from tests.support.service import Service, ended, environment, install, run, serving_again, upload, using, wait_until
 from tests.support.snippets import snippets
 

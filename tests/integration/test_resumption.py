@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 
 from app.adapters.postgres.engine import administer
-from tests.support.papers import SENTENCE, Sheet, drawn, pdf
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, pdf
 from tests.support.service import Service, ended, up, upload, wait_until
 
 PAGES = 40

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.api_keys import new_key
 from tests.support.folders import open_folder
-from tests.support.keyholders import new_key
-from tests.support.papers import drawn
 from tests.support.pdfs import Leaf, document, line, picture, placed
+from tests.support.sample_documents import drawn
 from tests.support.service import Service, ended, up, upload
 
 HEADER, FOOTER = "Ledger heading of the department", "Printed by the archive office"

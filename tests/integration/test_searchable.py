@@ -10,8 +10,8 @@ from PIL import Image, ImageChops, ImageStat
 from app.domain.pages import Page, Source, Word, text_of
 from app.reading.recognizer import ProcessRecognizer
 from app.reading.renderer import ProcessRenderer
-from tests.support.papers import LETTER, SENTENCE, Sheet, encoded, pdf
 from tests.support.reading import pages_of
+from tests.support.sample_documents import LETTER, SENTENCE, Sheet, encoded, pdf
 from tests.support.scans import DPI, Scan, found, jpeg, page_image, scan, searchable, selected, share_on_the_ink
 
 PDF, PNG, TIFF, JPEG = "application/pdf", "image/png", "image/tiff", "image/jpeg"

@@ -29,8 +29,8 @@ from tests.support.office import (
     xlsx,
     zipped,
 )
-from tests.support.papers import SENTENCE
 from tests.support.reading import Written, pages_of, type_of
+from tests.support.sample_documents import SENTENCE
 
 SAMPLES = {
     types.DOCX: docx(),

@@ -14,7 +14,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from typing_extensions import override
 
 from tests.support.databases import Cloned
-from tests.support.papers import Sheet, pdf
+from tests.support.sample_documents import Sheet, pdf
 from tests.support.service import ended, run, serving, serving_again, upload, wait_until
 
 pytestmark = pytest.mark.timeout(300)

@@ -13,7 +13,7 @@ import pytest
 from app.adapters.postgres.engine import administer
 from app.selftest.run import CHECKS
 from tests.support.folders import ROOT, open_folder
-from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.service import Service, command, ended, environment, run, up, upload, using, wait_until
 
 

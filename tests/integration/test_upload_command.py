@@ -12,7 +12,7 @@ import pytest
 from tests.integration.test_download import on_a_terminal, read
 from tests.support.bad_line import BadLine, bad_line
 from tests.support.folders import open_folder
-from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.service import Service, command, environment, run, up
 
 # The superuser may read everything, unless he gives that away.

@@ -16,9 +16,9 @@ from app.domain.ids import JobId, TenantId
 from app.domain.jobs import Job
 from tests.support.databases import Cloned
 from tests.support.event_streams import Blocks, Sent
-from tests.support.papers import Sheet, pdf
 from tests.support.postgres_rig import postgres_rig
 from tests.support.rig import Rig, done
+from tests.support.sample_documents import Sheet, pdf
 from tests.support.service import Service, serving
 
 ACME = TenantId("acme")

@@ -20,7 +20,7 @@ async def app(cloned: Cloned) -> AsyncIterator[asyncpg.Connection]:
 
 
 @pytest.fixture
-async def furnished(cloned: Cloned, engine: PostgresEngine) -> Rig:
+async def two_tenants(cloned: Cloned, engine: PostgresEngine) -> Rig:
     """Two tenants with a row in every table that the application can fill."""
     rig = postgres_rig(cloned, engine)
     for name in ("acme", "globex"):

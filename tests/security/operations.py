@@ -62,7 +62,7 @@ class Operation:
 
     @property
     def named(self) -> dict[str, str]:
-        """Parameters that name something of a tenant's, with the name of the furniture that they ask for."""
+        """Parameters that name something of a tenant's, with the name of the fixtures that they ask for."""
         return {name: self._furniture(name) for name in self.places if name not in PLAIN}
 
     def ways_to_name(self) -> list[dict[str, str]]:

@@ -21,7 +21,7 @@ from app.domain.ids import DocumentId, TenantId, uuid7
 from app.domain.pages import Page
 from app.services.documents import DocumentService
 from app.telemetry import set_up_logging
-from tests.security.furniture import House, a_house, new_app
+from tests.security.tenant_fixtures import InProcessService, in_process_service, new_app
 from tests.support.databases import Cloned
 from tests.unit.served import END, Served, part, served
 
@@ -63,13 +63,13 @@ HOSTILE = [
 async def test_threat_42_filters_take_text_as_text(cloned: Cloned) -> None:
     """Refused, or text that no name contains: never an error of the database, and never more than without a filter."""
     names = ("filename", "kind", "status", "state", "cursor", "document_id", "limit", "sort", "order")
-    async with a_house(cloned, new_app()) as house:
+    async with in_process_service(cloned, new_app()) as service:
         for tenant in ("acme", "globex"):
-            await house.furnish(await house.rig.tenant(tenant))
-        headers = {"Authorization": f"Bearer {await house.key(TenantId('globex'))}"}
+            await service.add_fixtures(await service.rig.tenant(tenant))
+        headers = {"Authorization": f"Bearer {await service.key(TenantId('globex'))}"}
         for hostile, name in product(HOSTILE, names):
             for listing, most in (("documents", 1), ("jobs", 2)):
-                answer = await house.client.get(f"/v1/{listing}", params={name: hostile}, headers=headers)
+                answer = await service.client.get(f"/v1/{listing}", params={name: hostile}, headers=headers)
                 assert answer.status_code in {200, 422}, (listing, name, hostile)
                 assert len(answer.json().get("data", [])) <= most
                 assert name != "filename" or listing != "documents" or answer.json()["data"] == []
@@ -202,16 +202,16 @@ async def _is_not_allowed(engine: PostgresEngine) -> None:
 async def test_threat_70_an_error_of_the_database_tells_nothing_of_the_inside(
     cloned: Cloned, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch, fails: object
 ) -> None:
-    async with a_house(cloned, new_app()) as house:
-        headers = {"Authorization": f"Bearer {await _acme(house)}"}
-        engine = house.rig.database._engine  # type: ignore[attr-defined]
+    async with in_process_service(cloned, new_app()) as service:
+        headers = {"Authorization": f"Bearer {await _acme(service)}"}
+        engine = service.rig.database._engine  # type: ignore[attr-defined]
 
         async def newest(*_: object, **__: object) -> list[object]:
             await fails(engine)  # type: ignore[operator]
             return []
 
         monkeypatch.setattr(DocumentService, "newest", newest)
-        answer = await house.client.get("/v1/documents", headers=headers)
+        answer = await service.client.get("/v1/documents", headers=headers)
     assert answer.status_code in {500, 503}
     assert set(answer.json()) == {"type", "title", "status", "detail", "code", "request_id"}
     for inside in ("daira.", "insert", "constraint", "asyncpg", "sqlalchemy", "acme", MARK, "statement"):
@@ -219,8 +219,8 @@ async def test_threat_70_an_error_of_the_database_tells_nothing_of_the_inside(
     assert MARK not in lines.getvalue()
 
 
-async def _acme(house: House) -> str:
-    return await house.key(await house.rig.tenant("acme"))
+async def _acme(service: InProcessService) -> str:
+    return await service.key(await service.rig.tenant("acme"))
 
 
 @pytest.mark.threat(69)

@@ -52,7 +52,7 @@ async def restored(cloned: Cloned) -> AsyncIterator[Cloned]:
         await admin.execute(f"drop database {name} with (force)")
 
 
-async def furnish(rig: Rig, tenants: int) -> None:
+async def add_fixtures(rig: Rig, tenants: int) -> None:
     for number in range(1, tenants + 1):
         tenant = await rig.tenant(f"tenant-{number}")
         await rig.key(tenant)
@@ -67,7 +67,7 @@ async def furnish(rig: Rig, tenants: int) -> None:
 async def test_threat_29_a_restored_backup_has_every_tenants_rows_and_the_wall(
     cloned: Cloned, engine: PostgresEngine, backup: str, *, restored: Cloned, tmp_path: Path
 ) -> None:
-    await furnish(postgres_rig(cloned, engine), 3)
+    await add_fixtures(postgres_rig(cloned, engine), 3)
     file = str(tmp_path / "daira.dump")
     dumped = program("pg_dump", "-Fc", "--no-unlogged-table-data", "-f", file, backup)
     assert dumped.returncode == 0, dumped.stderr
@@ -96,7 +96,7 @@ async def test_threat_29_a_restored_backup_has_every_tenants_rows_and_the_wall(
 async def test_threat_29_a_role_that_the_wall_binds_makes_no_backup_rather_than_an_empty_one(
     cloned: Cloned, engine: PostgresEngine, tmp_path: Path
 ) -> None:
-    await furnish(postgres_rig(cloned, engine), 1)
+    await add_fixtures(postgres_rig(cloned, engine), 1)
     for url in (cloned.owner_url, cloned.app_url):
         refused = program("pg_dump", "-Fc", "-f", str(tmp_path / "daira.dump"), url)
         assert refused.returncode != 0

@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.adapters.postgres.engine import administer
-from tests.security.furniture import a_house, new_app
-from tests.security.leavers import UNCLAMPED, Leavers, eventually
+from tests.security.departing_clients import UNCLAMPED, DepartingClients, eventually
+from tests.security.tenant_fixtures import in_process_service, new_app
 from tests.support.databases import Cloned
 from tests.support.pgbouncer import in_front_of
 
@@ -36,13 +36,13 @@ select (select count(*) from daira.pages where text not like '%' || tenant_id ||
 
 async def come_and_go(cloned: Cloned, count: int, **settings: str) -> None:
     print(f"CANCELLATION_SEED={SEED}")  # noqa: T201 - shown with a failure
-    async with a_house(cloned, new_app(), pool_size=POOL, **settings) as house:
-        leavers = Leavers(house, seed=SEED)
-        await leavers.move_in(TENANTS)
+    async with in_process_service(cloned, new_app(), pool_size=POOL, **settings) as service:
+        departing_clients = DepartingClients(service, seed=SEED)
+        await departing_clients.move_in(TENANTS)
         with capture_logs() as logs:
-            await leavers.come_and_go(count)
-        engine, ended = leavers.engine, leavers.report.ended
-        assert Counter(leavers.report.faults) == {}
+            await departing_clients.come_and_go(count)
+        engine, ended = departing_clients.engine, departing_clients.report.ended
+        assert Counter(departing_clients.report.faults) == {}
         assert [line for line in logs if line["event"] == "request_failed"] == []
         assert min(ended[act] for act in ("_ask", "_upload", "_leave_amid_upload", "_work", "_look")) > count / 50, (
             ended

@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 
 from app.domain.ids import uuid7
-from tests.security.furniture import Furniture, House, a_house, new_app, unknown_values
 from tests.security.operations import Operation, operations
+from tests.security.tenant_fixtures import InProcessService, TenantFixtures, in_process_service, new_app, unknown_values
 from tests.support.databases import Databases
 
 APP = new_app()
@@ -34,15 +34,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(databases: Databases) -> AsyncIterator[House]:
+async def service(databases: Databases) -> AsyncIterator[InProcessService]:
     """One for all tests: each has tenants of its own."""
-    async with databases.clone() as cloned, a_house(cloned, APP) as house:
-        yield house
+    async with databases.clone() as cloned, in_process_service(cloned, APP) as service:
+        yield service
 
 
 class Caller:
-    def __init__(self, house: House, key: str) -> None:
-        self._house = house
+    def __init__(self, service: InProcessService, key: str) -> None:
+        self._service = service
         self._key = key
 
     async def answers(self, operation: Operation, given: dict[str, Any]) -> list[httpx.Response]:
@@ -51,7 +51,7 @@ class Caller:
     async def _answer(self, request: dict[str, Any]) -> httpx.Response:
         request["headers"] |= {"Authorization": f"Bearer {self._key}", "X-Request-ID": ASKS}
         async with asyncio.timeout(PATIENCE):
-            return await self._house.client.request(**request)
+            return await self._service.client.request(**request)
 
 
 def told(answer: httpx.Response) -> tuple[int, bytes, list[tuple[str, str]]]:
@@ -62,8 +62,8 @@ def told(answer: httpx.Response) -> tuple[int, bytes, list[tuple[str, str]]]:
     return answer.status_code, answer.content, headers
 
 
-async def state_of(house: House, theirs: Furniture) -> list[object]:
-    async with house.rig.database.begin(theirs.tenant_id) as tx:
+async def state_of(service: InProcessService, theirs: TenantFixtures) -> list[object]:
+    async with service.rig.database.begin(theirs.tenant_id) as tx:
         documents = await tx.documents.newest(limit=100)
         return [
             documents,
@@ -77,12 +77,12 @@ async def state_of(house: House, theirs: Furniture) -> list[object]:
 @pytest.mark.threat(39, 46, 77)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 async def test_anothers_ids_are_answered_like_unknown_ones_and_ones_own_are_not(
-    house: House, operation: Operation
+    service: InProcessService, operation: Operation
 ) -> None:
-    globex, acme = [await house.rig.tenant(f"{name}-{uuid7().hex}") for name in ("globex", "acme")]
-    caller = Caller(house, await house.key(globex))
-    own, theirs = await house.furnish(globex), await house.furnish(acme)
-    before = await state_of(house, theirs)
+    globex, acme = [await service.rig.tenant(f"{name}-{uuid7().hex}") for name in ("globex", "acme")]
+    caller = Caller(service, await service.key(globex))
+    own, theirs = await service.add_fixtures(globex), await service.add_fixtures(acme)
+    before = await state_of(service, theirs)
     for names in operation.ways_to_name():
         unknown = await caller.answers(operation, chosen(unknown_values(theirs.document.created_at), names))
         foreign = await caller.answers(operation, chosen(theirs.values(), names))
@@ -91,7 +91,7 @@ async def test_anothers_ids_are_answered_like_unknown_ones_and_ones_own_are_not(
             assert [told(answer) for answer in foreign] == [told(answer) for answer in unknown]
             assert told(mine[0]) != told(unknown[0]), "it does not matter here what is named"
         assert not [mark for answer in foreign + mine for mark in theirs.marks if mark in shown(answer)]
-    assert await state_of(house, theirs) == before
+    assert await state_of(service, theirs) == before
 
 
 def chosen(values: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def shown(answer: httpx.Response) -> str:
 
 @pytest.mark.threat(39)
 async def test_every_parameter_is_known_to_name_something_or_nothing() -> None:
-    """A new one that names something of a tenant's belongs in the furniture, any other in `PLAIN`."""
+    """A new one that names something of a tenant's belongs in the fixtures, any other in `PLAIN`."""
     asked = {of for operation in OPERATIONS for of in operation.named.values()}
     assert asked - set(unknown_values(datetime.now(UTC))) == set(), "say what these are"
     assert asked >= {"document_id", "job_id", "file", "filename"}
@@ -118,17 +118,17 @@ async def test_no_operation_asks_for_a_tenant() -> None:
 
 @pytest.mark.threat(71)
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"])
-async def test_what_needs_no_key_shows_nothing_of_any_tenant(house: House, path: str) -> None:
-    theirs = await house.furnish(await house.rig.tenant(f"acme-{uuid7().hex}"))
-    answer = await house.client.get(path)
+async def test_what_needs_no_key_shows_nothing_of_any_tenant(service: InProcessService, path: str) -> None:
+    theirs = await service.add_fixtures(await service.rig.tenant(f"acme-{uuid7().hex}"))
+    answer = await service.client.get(path)
     assert answer.status_code == 200
     assert not [mark for mark in theirs.marks if mark in shown(answer)]
 
 
 @pytest.mark.threat(39, 46)
 @pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.path.startswith("/v1")], ids=str)
-async def test_every_operation_on_tenants_asks_who_calls(house: House, operation: Operation) -> None:
-    theirs = await house.furnish(await house.rig.tenant(f"acme-{uuid7().hex}"))
+async def test_every_operation_on_tenants_asks_who_calls(service: InProcessService, operation: Operation) -> None:
+    theirs = await service.add_fixtures(await service.rig.tenant(f"acme-{uuid7().hex}"))
     for key in ("", f"daira_{theirs.tenant_id}_{'x' * 43}"):
-        for answer in await Caller(house, key).answers(operation, chosen(theirs.values(), operation.named)):
+        for answer in await Caller(service, key).answers(operation, chosen(theirs.values(), operation.named)):
             assert answer.status_code == 401

@@ -39,7 +39,7 @@ async def one(cloned: Cloned) -> AsyncIterator[PostgresEngine]:
 
 
 @pytest.mark.threat(9)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_threat_9_no_child_row_can_pin_anothers_document_or_job(app: asyncpg.Connection) -> None:
     async with clamped(app, "globex"):
         (document, job) = await app.fetchrow("select document_id, id from daira.jobs where document_id is not null")
@@ -105,7 +105,7 @@ async def test_threat_15_two_transactions_after_one_another_are_both_clamped(
 
 
 @pytest.mark.threat(16)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_threat_16_without_transactions_nothing_is_seen_and_nothing_written(cloned: Cloned) -> None:
     """A clamp is local to its transaction: where each statement is one of its own, it is gone with the first."""
     engine = PostgresEngine(cloned.app_url, pool_size=1, name="test")
@@ -123,7 +123,7 @@ async def test_threat_16_without_transactions_nothing_is_seen_and_nothing_writte
 
 
 @pytest.mark.threat(19)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_threat_19_a_prepared_statement_serves_each_tenant_its_own_rows(app: asyncpg.Connection) -> None:
     prepared = {}
     async with clamped(app, "acme"):
@@ -140,10 +140,10 @@ async def test_threat_19_a_prepared_statement_serves_each_tenant_its_own_rows(ap
 
 @pytest.mark.threat(20)
 async def test_threat_20_a_function_over_tenants_gives_the_clamp_back_and_catches_no_error(
-    app: asyncpg.Connection, furnished: Rig
+    app: asyncpg.Connection, two_tenants: Rig
 ) -> None:
     """An EXCEPTION block or a savepoint that is rolled back brings an earlier tenant's clamp back."""
-    job = await furnished.enqueue(GLOBEX)
+    job = await two_tenants.enqueue(GLOBEX)
     async with clamped(app, "acme"):
         await app.execute("savepoint s")
         (row,) = await app.fetch(CLAIM, [GLOBEX], [job.id], "w", LEASE, ["ocr"])
@@ -163,7 +163,7 @@ async def test_threat_20_a_function_over_tenants_gives_the_clamp_back_and_catche
 
 
 @pytest.mark.threat(25)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_threat_25_copying_is_filtered_one_way_and_refused_the_other(app: asyncpg.Connection) -> None:
     async def copied() -> list[bytes]:
         target = io.BytesIO()
@@ -212,9 +212,9 @@ WHAT_THE_SCOUT_MAY_NOT = [
 
 @pytest.mark.threat(26, 27)
 async def test_threat_26_the_scout_can_spell_it_as_it_likes_and_reads_no_content(
-    cloned: Cloned, furnished: Rig
+    cloned: Cloned, two_tenants: Rig
 ) -> None:
-    await furnished.enqueue(ACME, payload={"secret": 1})
+    await two_tenants.enqueue(ACME, payload={"secret": 1})
     async with administer(cloned.admin_url) as admin:
         await admin.execute("set role daira_scout")
         for statement in WHAT_THE_SCOUT_MAY_NOT:
@@ -225,7 +225,7 @@ async def test_threat_26_the_scout_can_spell_it_as_it_likes_and_reads_no_content
 
 
 @pytest.mark.threat(27)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_threat_27_finished_jobs_are_out_of_the_scouts_sight(cloned: Cloned) -> None:
     async with administer(cloned.admin_url) as admin:
         assert await admin.fetchval("select count(*) from daira.jobs where state = 'done'") == 2
@@ -307,7 +307,7 @@ async def test_threat_38_batches_in_any_order_do_not_deadlock(cloned: Cloned, en
 
 
 @pytest.mark.threat(40)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 @pytest.mark.parametrize("table", ["documents", "jobs", "pages"])
 async def test_threat_40_looking_for_anothers_id_costs_what_an_unknown_one_costs(
     app: asyncpg.Connection, table: str

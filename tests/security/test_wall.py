@@ -13,14 +13,14 @@ from tests.support.rig import KIND, LEASE, Rig, ring_of
 
 
 @pytest.mark.threat(1)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_a_fresh_connection_without_a_tenant_sees_no_row(app: asyncpg.Connection) -> None:
     assert await app.fetchval("select current_setting('app.tenant_id', true)") is None
     assert await counts(app) == dict.fromkeys(TABLES, 0)
 
 
 @pytest.mark.threat(2)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_a_used_connection_without_a_tenant_sees_no_row(app: asyncpg.Connection) -> None:
     """After its first use the setting is '' and never NULL again: another case than a fresh connection."""
     async with clamped(app, "acme"):
@@ -52,7 +52,7 @@ async def test_a_clamp_on_a_uuid_column_finds_no_row_either(
 
 
 @pytest.mark.threat(4)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_an_unclamped_write_is_refused(app: asyncpg.Connection) -> None:
     for tenant in ("acme", "newcomer", ""):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -62,7 +62,7 @@ async def test_an_unclamped_write_is_refused(app: asyncpg.Connection) -> None:
 
 
 @pytest.mark.threat(3)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_the_empty_tenant_is_nobody_on_a_used_connection(app: asyncpg.Connection) -> None:
     """There the setting is '': without nullif the policy would let '' in, and only a CHECK stand against it."""
     async with clamped(app, "acme"):
@@ -72,7 +72,7 @@ async def test_the_empty_tenant_is_nobody_on_a_used_connection(app: asyncpg.Conn
 
 
 @pytest.mark.threat(5)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_a_write_for_another_tenant_is_refused(app: asyncpg.Connection) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         async with clamped(app, "acme"):
@@ -80,7 +80,7 @@ async def test_a_write_for_another_tenant_is_refused(app: asyncpg.Connection) ->
 
 
 @pytest.mark.threat(6)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_no_row_can_be_moved_to_another_tenant(app: asyncpg.Connection) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         async with clamped(app, "acme"):
@@ -88,7 +88,7 @@ async def test_no_row_can_be_moved_to_another_tenant(app: asyncpg.Connection) ->
 
 
 @pytest.mark.threat(8, 9)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_ids_of_others_are_no_oracle(app: asyncpg.Connection) -> None:
     async with clamped(app, "globex"):
         theirs = await app.fetchval("select id from daira.jobs")
@@ -104,7 +104,7 @@ async def test_ids_of_others_are_no_oracle(app: asyncpg.Connection) -> None:
                 )
 
 
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_a_tenant_can_be_deleted_only_when_suspended_and_only_by_itself(app: asyncpg.Connection) -> None:
     assert await app.execute("delete from daira.tenants") == "DELETE 0"
     async with clamped(app, "acme"):
@@ -121,7 +121,7 @@ async def test_a_tenant_can_be_deleted_only_when_suspended_and_only_by_itself(ap
 
 
 @pytest.mark.threat(25)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 @pytest.mark.parametrize("change", ["scopes = '{admin}'", "secret_sha256 = 'x'", "name = 'x'", "created_at = now()"])
 async def test_what_a_key_is_and_may_do_is_never_changed(app: asyncpg.Connection, change: str) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -129,7 +129,7 @@ async def test_what_a_key_is_and_may_do_is_never_changed(app: asyncpg.Connection
             await app.execute(f"update daira.api_keys set {change}")
 
 
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 @pytest.mark.parametrize("scopes", ["{}", "{root}", "{admin,NULL}", "{documents:read,''}"])
 async def test_a_scope_that_is_none_can_not_be_stored(app: asyncpg.Connection, scopes: str) -> None:
     with pytest.raises(asyncpg.CheckViolationError):
@@ -140,7 +140,7 @@ async def test_a_scope_that_is_none_can_not_be_stored(app: asyncpg.Connection, s
             )
 
 
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_truncate_and_row_security_off_are_refused(app: asyncpg.Connection) -> None:
     for statement in ("truncate daira.jobs", "set row_security = off; select from daira.jobs", "drop table daira.jobs"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -148,7 +148,7 @@ async def test_truncate_and_row_security_off_are_refused(app: asyncpg.Connection
 
 
 @pytest.mark.threat(23)
-@pytest.mark.usefixtures("furnished")
+@pytest.mark.usefixtures("two_tenants")
 async def test_a_permissive_policy_too_many_shows_nothing(cloned: Cloned) -> None:
     async with administer(cloned.owner_url) as owner:
         await owner.execute("create policy careless on daira.jobs for select to daira_app using (true)")
@@ -157,9 +157,9 @@ async def test_a_permissive_policy_too_many_shows_nothing(cloned: Cloned) -> Non
 
 
 @pytest.mark.threat(26, 27)
-async def test_the_scout_sees_six_columns_of_live_jobs_and_nothing_else(furnished: Rig, cloned: Cloned) -> None:
+async def test_the_scout_sees_six_columns_of_live_jobs_and_nothing_else(two_tenants: Rig, cloned: Cloned) -> None:
     acme = tenant_id("acme")
-    await furnished.enqueue(acme)
+    await two_tenants.enqueue(acme)
     async with administer(cloned.admin_url) as admin:
         await admin.execute("set role daira_scout")
         names = await admin.fetch("select tenant_id, kind, state, run_after, ring_after, lease_until from daira.jobs")
@@ -175,9 +175,9 @@ async def test_the_scout_sees_six_columns_of_live_jobs_and_nothing_else(furnishe
 
 
 @pytest.mark.threat(20)
-async def test_a_batch_over_tenants_leaves_no_clamp_behind(furnished: Rig, engine: PostgresEngine) -> None:
-    jobs = [await furnished.enqueue(tenant_id(name)) for name in ("acme", "globex")]
-    claims = await furnished.leases.claim(
+async def test_a_batch_over_tenants_leaves_no_clamp_behind(two_tenants: Rig, engine: PostgresEngine) -> None:
+    jobs = [await two_tenants.enqueue(tenant_id(name)) for name in ("acme", "globex")]
+    claims = await two_tenants.leases.claim(
         [ring_of(job) for job in jobs], worker="w", lease=LEASE, kinds=frozenset({KIND})
     )
     assert {claim.ring.tenant_id for claim in claims if claim.job} == {"acme", "globex"}

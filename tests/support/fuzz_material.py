@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import schemathesis
 
-from tests.support.papers import Sheet, pdf
+from tests.support.sample_documents import Sheet, pdf
 
 AnyCase = schemathesis.Case[Any]
 

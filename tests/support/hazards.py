@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from tests.support.papers import SENTENCE, drawn, encoded, encrypted_pdf
 from tests.support.pdfs import (
     HELVETICA,
     Leaf,
@@ -23,6 +22,7 @@ from tests.support.pdfs import (
     stream,
     unmapped,
 )
+from tests.support.sample_documents import SENTENCE, drawn, encoded, encrypted_pdf
 
 OUTCOMES = frozenset({"done", "encrypted", "corrupt", "empty", "too_many_pages", "too_large", "unsupported", "timeout"})
 """All that reading a file may end in."""

@@ -4,7 +4,7 @@ import io
 import zipfile
 from collections.abc import Mapping
 
-from tests.support.papers import SENTENCE
+from tests.support.sample_documents import SENTENCE
 
 Parts = Mapping[str, str | bytes]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.deployments import DEPLOY, ROOT
 
-STANDINS = Path(__file__).parent / "standins"
+SUBSTITUTES = Path(__file__).parent / "substitute_images"
 PULL_PATIENCE = 60
 """Seconds; without a registry it is told sooner."""
 
@@ -84,8 +84,8 @@ class Podman:
         self._provide(base, self._bootstrapped)
         self._provide(debian, lambda tag: self("tag", base, tag))
         for name, image in {"postgres": "postgres:18-trixie", "valkey": "valkey/valkey:8-alpine"}.items():
-            made_of = STANDINS / f"{name}.Dockerfile"
-            self._provide(image, partial(self.build, folder=STANDINS, dockerfile=made_of, BASE=base))
+            made_of = SUBSTITUTES / f"{name}.Dockerfile"
+            self._provide(image, partial(self.build, folder=SUBSTITUTES, dockerfile=made_of, BASE=base))
         compose = DEPLOY / "compose"
         self.build("daira:local", ROOT, ROOT / "Dockerfile")
         self.build("daira-pgbouncer:local", compose, compose / "pgbouncer.Dockerfile")

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from app.domain.pages import Page
 from app.ports.reading import Renderer
 from app.reading.geometry import displayed_box
-from tests.support.papers import SENTENCE, encoded
+from tests.support.sample_documents import SENTENCE, encoded
 
 Box = tuple[float, float, float, float]
 Placed = tuple[str, Box]

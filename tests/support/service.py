@@ -15,10 +15,10 @@ from typing import Any
 
 import httpx
 
+from tests.support.api_keys import new_key
 from tests.support.databases import Cloned
 from tests.support.folders import ROOT, open_folder
 from tests.support.forked import Forked, program
-from tests.support.keyholders import new_key
 from tests.support.ports import free_port
 
 HEALTH = "/healthz"

@@ -12,9 +12,9 @@ from app.domain.ids import JobId, tenant_id
 from app.domain.jobs import AttemptOutcome, JobState
 from tests.chaos.checker import unexplained, violations
 from tests.chaos.evidence import read_executions
+from tests.chaos.fault_injector import FaultInjector, schedule
 from tests.chaos.forms import ELSEWHERE, FULL, SHORT, Form
-from tests.chaos.load import STORMY, Fate, Planned, plan
-from tests.chaos.monkey import Monkey, schedule
+from tests.chaos.load import HARSH, Fate, Planned, plan
 from tests.chaos.records import Case, Entry, Execution, Harm, JobRow, Records
 from tests.chaos.watch import Watch
 
@@ -253,7 +253,7 @@ def test_the_log_of_executions_is_read_with_what_a_killed_process_left_open(tmp_
 
 def test_the_same_seed_plans_the_same_jobs_and_the_same_harm() -> None:
     def jobs(seed: int) -> list[Planned]:
-        return plan(seed=seed, jobs=500, tenants=10, seconds=60, mix=STORMY, blocking=2, deadly=1, lease=5)
+        return plan(seed=seed, jobs=500, tenants=10, seconds=60, mix=HARSH, blocking=2, deadly=1, lease=5)
 
     assert jobs(1) == jobs(1)
     assert jobs(1) != jobs(2)
@@ -263,4 +263,4 @@ def test_the_same_seed_plans_the_same_jobs_and_the_same_harm() -> None:
 
 @pytest.mark.parametrize("form", [SHORT, FULL, ELSEWHERE])
 def test_every_harm_of_a_form_is_one_that_the_monkey_knows(form: Form) -> None:
-    assert all(hasattr(Monkey, name) for name in form.harms)
+    assert all(hasattr(FaultInjector, name) for name in form.harms)

@@ -6,8 +6,8 @@ from app.domain.errors import DocumentFault
 from app.domain.pages import Source
 from app.reading.office import zip_package
 from tests.support.office import docx, paragraph
-from tests.support.papers import SENTENCE
 from tests.support.reading import hiding, text_pages, texts_of
+from tests.support.sample_documents import SENTENCE
 
 PAGE_BREAK = '<w:p><w:r><w:br w:type="page"/></w:r></w:p>'
 RENDERED = "<w:p><w:r><w:lastRenderedPageBreak/><w:t>{}</w:t></w:r></w:p>"

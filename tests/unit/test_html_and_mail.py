@@ -6,8 +6,8 @@ from app.domain.errors import DocumentFault
 from app.domain.warnings import WarningCode
 from app.ports.reading import Mode
 from tests.support.office import html, mail
-from tests.support.papers import SENTENCE
 from tests.support.reading import hiding, text_file, texts_of
+from tests.support.sample_documents import SENTENCE
 
 PARTS = b'MIME-Version: 1.0\r\nContent-Type: multipart/%s; boundary="%s"\r\n\r\n'
 

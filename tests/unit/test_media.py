@@ -28,7 +28,7 @@ from tests.support.office import (
     xlsx,
     zipped,
 )
-from tests.support.papers import SENTENCE
+from tests.support.sample_documents import SENTENCE
 
 
 def told(content: bytes, *, step: int | None = None) -> str | None:

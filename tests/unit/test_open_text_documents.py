@@ -4,8 +4,8 @@ import pytest
 
 from app.domain.errors import DocumentFault
 from tests.support.office import odt, rtf
-from tests.support.papers import SENTENCE
 from tests.support.reading import hiding, text_file, texts_of
+from tests.support.sample_documents import SENTENCE
 
 P = "<text:p>{}</text:p>"
 

@@ -12,7 +12,7 @@ from app.reading.children import wire
 from app.reading.faults import is_junk, scrubbed
 from app.reading.geometry import check_pixels, clipped_box, displayed_box, render_dpi, rotated_back
 from app.reading.image.deskew import tilt
-from tests.support.papers import SENTENCE, drawn
+from tests.support.sample_documents import SENTENCE, drawn
 
 LETTER = (0.0, 0.0, 612.0, 792.0)
 

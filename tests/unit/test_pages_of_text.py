@@ -6,8 +6,8 @@ from app.domain.errors import DocumentFault
 from app.domain.filetypes import types
 from app.ports.reading import Mode
 from app.reading.office.pagination import PAGE, PageWriter
-from tests.support.papers import SENTENCE
 from tests.support.reading import text_file, texts_of
+from tests.support.sample_documents import SENTENCE
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from app.domain.text_search import ALL, CHARACTERS, MOST, SIMPLE, stemmings
 from app.web import pagination
 from tests.support.rig import new_document, new_page
 from tests.unit.served import ACME, PROBLEM, Served
-from tests.unit.test_listings import packed
+from tests.unit.test_pagination import packed
 
 ID = "0199c0de-0000-7000-8000-000000000001"
 

@@ -14,7 +14,7 @@ from tests.support.rig import LEASE, Rig, new_page, release
 from tests.unit.bench import upkeep
 from tests.unit.llm_desk import RECEIPT, LlmDesk
 from tests.unit.served import Served, new_bytes
-from tests.unit.test_llm_endings import KINDS, LONG, SUMMARY
+from tests.unit.test_llm_results import KINDS, LONG, SUMMARY
 
 DAY = timedelta(days=1)
 NOTHING = {"documents": 0, "pages": 0, "bytes": 0, "tokens": {"input": 0, "output": 0}}

@@ -11,8 +11,8 @@ from datetime import timedelta
 import pytest
 
 from app.domain.outcomes import BACKOFF_CAP, BACKOFF_FLOOR, backoff
+from tests.chaos.behaviours.environment import ACME, open_environment
 from tests.chaos.behaviours.processes import eventually
-from tests.chaos.behaviours.scene import ACME, scene
 from tests.support.databases import Databases
 
 JOBS = 5_000
@@ -52,8 +52,8 @@ def test_t23_of_5000_jobs_that_fail_at_once_for_the_sixth_time_no_second_gets_mo
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_t23_5000_jobs_that_fail_on_one_outage_come_back_spread(databases: Databases) -> None:
-    async with scene(databases, {"DAIRA_LANES": "ocr=32"}) as played:
-        await played.fetch(
+    async with open_environment(databases, {"DAIRA_LANES": "ocr=32"}) as environment:
+        await environment.fetch(
             """
             insert into daira.jobs (tenant_id, id, kind, payload, run_after, ring_after)
             select $1, gen_random_uuid(), 'ocr', '{"do": "raise"}', now(), now() from generate_series(1, $2)
@@ -61,17 +61,17 @@ async def test_t23_5000_jobs_that_fail_on_one_outage_come_back_spread(databases:
             ACME,
             JOBS,
         )
-        await played.work(2)
+        await environment.work(2)
         again = "select count(*) = $1 from daira.job_attempts where attempt = 2"
-        await eventually(lambda: played.fetch(again, JOBS), within=240, every=0.5)
-        waits = await played.fetch(
+        await eventually(lambda: environment.fetch(again, JOBS), within=240, every=0.5)
+        waits = await environment.fetch(
             """
             select array_agg(extract(epoch from b.started_at - a.finished_at)::float8)
             from daira.job_attempts a join daira.job_attempts b on (b.job_id, b.attempt) = (a.job_id, 2)
             where a.attempt = 1
             """
         )
-        at = await played.fetch(
+        at = await environment.fetch(
             "select array_agg(extract(epoch from started_at)::float8) from daira.job_attempts where attempt = 2"
         )
         print(f"\nbusiest second after the failure {busiest(waits):.0%}, by the clock {busiest(at):.0%}")  # noqa: T201

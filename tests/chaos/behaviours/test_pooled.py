@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 
 from tests.chaos.behaviours import steps
-from tests.chaos.behaviours.plays import side_by_side
+from tests.chaos.behaviours.environment import Environment, open_environment
 from tests.chaos.behaviours.processes import eventually
-from tests.chaos.behaviours.scene import Scene, scene
+from tests.chaos.behaviours.scenarios import side_by_side
 from tests.support.databases import Databases
 from tests.support.pgbouncer import in_front_of
 
@@ -20,37 +20,37 @@ pytestmark = pytest.mark.pgbouncer
 
 
 @asynccontextmanager
-async def pooled(databases: Databases) -> AsyncIterator[Scene]:
+async def pooled(databases: Databases) -> AsyncIterator[Environment]:
     async with databases.clone() as cloned:
         with in_front_of(cloned.app_url) as url:
             settings = {"DAIRA_DATABASE_URL": url, "DAIRA_LISTEN_URL": cloned.app_url}
-            async with scene(cloned, settings) as played:
-                yield played
+            async with open_environment(cloned, settings) as environment:
+                yield environment
                 direct = """
                     select count(*) from pg_stat_activity where datname = current_database() and usename = 'daira_app'
-                    and application_name <> all ('{daira-listen,daira-scene}')
+                    and application_name <> all ('{daira-listen,daira-behaviours}')
                 """
-                assert await played.fetch(direct) <= 3, "all but the listeners share the pooler's connections"
-                for worker in played.workers:
+                assert await environment.fetch(direct) <= 3, "all but the listeners share the pooler's connections"
+                for worker in environment.workers:
                     assert "prepared statement" not in worker.file.read_text()
 
 
 @side_by_side
 async def test_t17_a_killed_workers_job_is_run_again_by_another_through_the_pooler(databases: Databases) -> None:
-    async with pooled(databases) as played:
-        await steps.killed(played, again=30)
+    async with pooled(databases) as environment:
+        await steps.killed(environment, again=30)
 
 
 @side_by_side
 async def test_t17_a_handler_that_blocks_for_three_leases_keeps_its_job_through_the_pooler(
     databases: Databases,
 ) -> None:
-    async with pooled(databases) as played:
-        await steps.blocked(played)
+    async with pooled(databases) as environment:
+        await steps.blocked(environment)
 
 
 @side_by_side
 async def test_t17_fifty_bells_of_one_job_start_it_once_through_the_pooler(databases: Databases) -> None:
-    async with pooled(databases) as played:
-        await steps.rung_again_and_again(played)
-        await eventually(partial(played.fetch, "select not exists (select from daira.doorbells)"), within=10)
+    async with pooled(databases) as environment:
+        await steps.rung_again_and_again(environment)
+        await eventually(partial(environment.fetch, "select not exists (select from daira.doorbells)"), within=10)

@@ -17,7 +17,7 @@ import pytest
 from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId, uuid7
-from tests.chaos.behaviours.scene import ACME, Scene, scene
+from tests.chaos.behaviours.environment import ACME, Environment, open_environment
 from tests.support.databases import Cloned, Databases
 from tests.support.postgres_rig import postgres_rig
 from tests.support.rig import LEASE, Rig, done
@@ -117,15 +117,15 @@ WAIT = "select array_agg(extract(epoch from started_at - run_after)::float8) fro
 async def test_t18_five_minutes_behind_an_open_transaction_claims_are_as_quick_as_in_the_first(
     databases: Databases,
 ) -> None:
-    async with scene(databases, {"DAIRA_LANES": "ocr=16"}) as played:
-        await played.work(2)
-        async with held_snapshot(played.cloned), administer(played.cloned.admin_url) as admin:
+    async with open_environment(databases, {"DAIRA_LANES": "ocr=16"}) as environment:
+        await environment.work(2)
+        async with held_snapshot(environment.cloned), administer(environment.cloned.admin_url) as admin:
             waits: dict[int, list[float]] = defaultdict(list)
             sweeps = []
             started = time.monotonic()
             for second in range(MINUTES * 60):
-                rings = await _a_second_of_jobs(played, admin)
-                sweeps.append(await _sweep_seconds(played.rig, ACME))
+                rings = await _a_second_of_jobs(environment, admin)
+                sweeps.append(await _sweep_seconds(environment.rig, ACME))
                 await asyncio.sleep(max(0, started + second + 1 - time.monotonic()))
                 waits[second // 60] += await _waits(admin, rings)
         p99 = {minute + 1: statistics.quantiles(each, n=100)[98] for minute, each in waits.items()}
@@ -135,11 +135,11 @@ async def test_t18_five_minutes_behind_an_open_transaction_claims_are_as_quick_a
         assert statistics.quantiles(sweeps, n=100)[98] < 0.1
 
 
-async def _a_second_of_jobs(played: Scene, admin: asyncpg.Connection) -> list[Ring]:
+async def _a_second_of_jobs(environment: Environment, admin: asyncpg.Connection) -> list[Ring]:
     rings = []
     for _ in range(10):
         tenth = await _enqueue(admin, ACME, EACH_SECOND // 10)
-        await played.doorbell.ring(tenth)
+        await environment.doorbell.ring(tenth)
         rings += tenth
         await asyncio.sleep(0.05)
     return rings

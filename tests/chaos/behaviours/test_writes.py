@@ -6,14 +6,14 @@ import time
 
 from app.adapters.postgres.engine import administer
 from app.domain.jobs import JobState
-from tests.chaos.behaviours.plays import side_by_side
+from tests.chaos.behaviours.environment import LEASE, SWEEP, Environment, open_environment
 from tests.chaos.behaviours.processes import eventually
-from tests.chaos.behaviours.scene import LEASE, SWEEP, Scene, scene
+from tests.chaos.behaviours.scenarios import side_by_side
 from tests.support.databases import Databases
 
 WRITING = """
 select min(pid) from pg_stat_activity join pg_locks using (pid)
-where datname = current_database() and usename = 'daira_app' and application_name <> 'daira-scene'
+where datname = current_database() and usename = 'daira_app' and application_name <> 'daira-behaviours'
   and state = 'idle in transaction' and relation = 'daira.results'::regclass and mode = 'RowExclusiveLock'
 """
 """Process of the server's in whose transaction a result is written, and not committed."""
@@ -25,9 +25,9 @@ where (coalesce(j.state, '') = 'done') <> (r.job_id is not null)
 """Done without a result, or a result without done."""
 
 
-async def _never_torn(played: Scene) -> None:
+async def _never_torn(environment: Environment) -> None:
     """Looks, until it is cancelled, at what anybody else could see."""
-    async with administer(played.cloned.admin_url) as admin:
+    async with administer(environment.cloned.admin_url) as admin:
         while True:
             assert await admin.fetchval(TORN) == 0
             await asyncio.sleep(0.01)
@@ -37,32 +37,32 @@ async def _never_torn(played: Scene) -> None:
 async def test_t25_a_connection_killed_between_result_and_commit_leaves_neither_and_then_both(
     databases: Databases,
 ) -> None:
-    async with scene(databases) as played:
-        await played.work()
-        looking = asyncio.create_task(_never_torn(played))
-        job = await played.submit(payload={"do": "result", "text": "kept", "linger": 2})
-        writing = await eventually(lambda: played.fetch(WRITING), within=20)
-        assert await played.fetch("select pg_terminate_backend($1)", writing)
-        assert (await played.rig.again(job)).state is JobState.CLAIMED
-        assert await played.fetch("select count(*) from daira.results") == 0
-        done = await played.done(job, within=20)
+    async with open_environment(databases) as environment:
+        await environment.work()
+        looking = asyncio.create_task(_never_torn(environment))
+        job = await environment.submit(payload={"do": "result", "text": "kept", "linger": 2})
+        writing = await eventually(lambda: environment.fetch(WRITING), within=20)
+        assert await environment.fetch("select pg_terminate_backend($1)", writing)
+        assert (await environment.rig.again(job)).state is JobState.CLAIMED
+        assert await environment.fetch("select count(*) from daira.results") == 0
+        done = await environment.done(job, within=20)
         assert (done.attempts, done.failures, done.result) == (1, 0, {"attempt": 1, "text": "kept"})
-        assert len(played.marks(job)) == 1, "the work was not thrown away with the connection"
+        assert len(environment.marks(job)) == 1, "the work was not thrown away with the connection"
         await _looked(looking)
 
 
 @side_by_side
 async def test_t25_a_worker_killed_between_result_and_commit_leaves_neither(databases: Databases) -> None:
-    async with scene(databases) as played:
-        (first,) = await played.work()
-        looking = asyncio.create_task(_never_torn(played))
-        job = await played.submit(payload={"do": "result", "linger": 5})
-        await eventually(lambda: played.fetch(WRITING), within=20)
+    async with open_environment(databases) as environment:
+        (first,) = await environment.work()
+        looking = asyncio.create_task(_never_torn(environment))
+        job = await environment.submit(payload={"do": "result", "linger": 5})
+        await eventually(lambda: environment.fetch(WRITING), within=20)
         first.send(signal.SIGKILL)
-        await played.work()
-        second = await played.mark(job, attempt=2, within=LEASE + 20)
-        assert (await played.rig.again(job)).result is None
-        done = await played.done(job, within=30)
+        await environment.work()
+        second = await environment.mark(job, attempt=2, within=LEASE + 20)
+        assert (await environment.rig.again(job)).result is None
+        done = await environment.done(job, within=30)
         assert (done.attempts, done.result) == (2, {"attempt": 2, "text": ""})
         assert second.pid != first.pid
         await _looked(looking)
@@ -77,21 +77,21 @@ async def _looked(looking: asyncio.Task[None]) -> None:
 
 @side_by_side
 async def test_t25_a_kind_that_only_newer_workers_know_waits_for_them_at_no_cost(databases: Databases) -> None:
-    async with scene(databases) as played:
-        (older,) = await played.work()
-        job = await played.submit(kind="novel", payload={"do": "result"}, max_attempts=1)
+    async with open_environment(databases) as environment:
+        (older,) = await environment.work()
+        job = await environment.submit(kind="novel", payload={"do": "result"}, max_attempts=1)
         await eventually(lambda: older.metric("daira_claims_total", outcome="unknown_kind"), within=20)
-        put_off = await played.rig.again(job)
+        put_off = await environment.rig.again(job)
         assert (put_off.state, put_off.attempts, put_off.failures) == (JobState.QUEUED, 0, 0)
         assert 50 < (put_off.run_after - put_off.created_at).total_seconds() < 90
         # The deploy goes on: a newer worker takes the place of the older, and a minute passes.
         older.send(signal.SIGTERM)
         assert await older.ended(within=20) == 0
-        (newer,) = await played.work(KINDS="novel")
-        await played.fetch("update daira.jobs set run_after = now(), ring_after = now()")
+        (newer,) = await environment.work(KINDS="novel")
+        await environment.fetch("update daira.jobs set run_after = now(), ring_after = now()")
         due = time.monotonic()
-        done = await played.done(job, within=20)
+        done = await environment.done(job, within=20)
         assert (done.attempts, done.failures, done.result) == (1, 0, {"attempt": 1, "text": ""})
-        (ran,) = played.marks(job)
+        (ran,) = environment.marks(job)
         assert ran.pid == newer.pid
         assert ran.at - due < SWEEP + 5

@@ -29,9 +29,9 @@ from tests.support.hazards import (
     odd_resources,
     wide_image,
 )
-from tests.support.papers import SENTENCE, Sheet, drawn, encoded, pdf
 from tests.support.pdfs import Leaf, document, line
 from tests.support.reading import Reader, pages_of
+from tests.support.sample_documents import SENTENCE, Sheet, drawn, encoded, pdf
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.threat(53, 54)]
 

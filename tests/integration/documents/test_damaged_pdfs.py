@@ -7,9 +7,9 @@ import pytest
 
 from app.domain.errors import DocumentFault
 from app.domain.warnings import WarningCode
-from tests.support.papers import encrypted_pdf
 from tests.support.pdfs import Leaf, document, filed, line
 from tests.support.reading import Read, Reader
+from tests.support.sample_documents import encrypted_pdf
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.threat(53)]
 

@@ -5,9 +5,9 @@ import pytest
 from app.domain.pages import Source
 from app.domain.warnings import WarningCode
 from app.ports.reading import Mode
-from tests.support.papers import drawn
 from tests.support.pdfs import Leaf, document, form, line, picture, placed
 from tests.support.reading import Reader
+from tests.support.sample_documents import drawn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -6,9 +6,9 @@ import pytest
 
 from app.domain.pages import Page, Source
 from app.ports.reading import Mode
-from tests.support.papers import drawn
 from tests.support.pdfs import Leaf, document, line, paragraph, picture, placed
 from tests.support.reading import Reader
+from tests.support.sample_documents import drawn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

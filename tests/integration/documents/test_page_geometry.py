@@ -10,9 +10,9 @@ from PIL import Image
 from app.domain.pages import Page, Source
 from app.domain.warnings import WarningCode
 from app.ports.reading import Mode
-from tests.support.papers import drawn, encoded
 from tests.support.pdfs import Leaf, document, line, paragraph, picture, placed
 from tests.support.reading import Reader
+from tests.support.sample_documents import drawn, encoded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -6,7 +6,6 @@ from PIL import ImageDraw
 from app.domain.pages import Source
 from app.domain.warnings import WarningCode
 from app.ports.reading import Mode
-from tests.support.papers import drawn
 from tests.support.pdfs import (
     HELVETICA,
     Leaf,
@@ -21,6 +20,7 @@ from tests.support.pdfs import (
     unmapped,
 )
 from tests.support.reading import Reader
+from tests.support.sample_documents import drawn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

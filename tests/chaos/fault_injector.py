@@ -15,19 +15,19 @@ from app.domain.ids import JobId, tenant_id
 from tests.chaos.arrivals import insist
 from tests.chaos.chronicle import Chronicle
 from tests.chaos.clocks import Clocks
-from tests.chaos.crew import Crew
-from tests.chaos.fleet import ring_all
+from tests.chaos.cluster import ring_all
 from tests.chaos.queues import Queue
 from tests.chaos.servers import OwnServer
+from tests.chaos.supervisor import Supervisor
 
 LIVE = "select tenant_id, id from daira.jobs where state in ('queued', 'claimed')"
 SOME_OF_ALL = "select tenant_id, id from daira.jobs tablesample system (10) limit 200"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Monkey:
+class FaultInjector:
     server: OwnServer
-    crew: Crew
+    supervisor: Supervisor
     queue: Queue
     chronicle: Chronicle
     clocks: Clocks | None
@@ -47,18 +47,18 @@ class Monkey:
                 harming.create_task(harm(random.Random(f"{name} {number} {seed}")))  # noqa: S311 - repeatable
 
     async def kill(self, dice: random.Random) -> None:
-        await self.crew.kill(await self.crew.pick(dice))
+        await self.supervisor.kill(await self.supervisor.pick(dice))
 
     async def stall(self, dice: random.Random) -> None:
-        await self.crew.stall(await self.crew.pick(dice), seconds=self.lease * dice.uniform(1.3, 1.8) + 1)
+        await self.supervisor.stall(await self.supervisor.pick(dice), seconds=self.lease * dice.uniform(1.3, 1.8) + 1)
 
     async def suspend(self, dice: random.Random) -> None:
         # Its jobs are claimed again when the lease and a sweep are over: it shall come back while they run.
-        hand = await self.crew.pick(dice, at_least=3)
-        await self.crew.suspend(hand, seconds=self.lease * dice.uniform(1.1, 1.6))
+        process = await self.supervisor.pick(dice, at_least=3)
+        await self.supervisor.suspend(process, seconds=self.lease * dice.uniform(1.1, 1.6))
 
     async def drain(self, dice: random.Random) -> None:
-        if status := await self.crew.drain(await self.crew.pick(dice)):
+        if status := await self.supervisor.drain(await self.supervisor.pick(dice)):
             self.chronicle.amiss.append(f"a worker that was told to stop exited with {status}")
 
     async def restart(self, _dice: random.Random) -> None:

@@ -101,7 +101,7 @@ READS_AND_WRITES: dict[str, Call] = CALLS | {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Furnished:
+class TenantRows:
     """A tenant with one of everything."""
 
     tenant: TenantId
@@ -133,7 +133,7 @@ def unknown(tenant: TenantId) -> Ids:
     )
 
 
-async def furnished(rig: Rig, name: str) -> Furnished:
+async def tenant_rows(rig: Rig, name: str) -> TenantRows:
     """Its job is claimed for the second time."""
     tenant = await rig.tenant(name)
     document = await rig.document(tenant)
@@ -145,4 +145,4 @@ async def furnished(rig: Rig, name: str) -> Furnished:
         assert await tx.idempotency_keys.take(document.sha256, b"fingerprint") is None
         await tx.idempotency_keys.answer(document.sha256, resource_id=document.id, made=True, document_id=document.id)
     webhook = await rig.webhook(tenant)
-    return Furnished(tenant=tenant, document=document, job=job, key=await rig.key(tenant), webhook=webhook)
+    return TenantRows(tenant=tenant, document=document, job=job, key=await rig.key(tenant), webhook=webhook)

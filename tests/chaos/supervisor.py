@@ -24,7 +24,7 @@ LONGEST_EXIT = 60
 
 
 @dataclass(kw_only=True, eq=False)
-class Hand:
+class WorkerProcess:
     """One worker process."""
 
     pid: int
@@ -54,18 +54,18 @@ class Hand:
             return await asyncio.shield(self.status)
 
 
-class Nursery:
+class ForkServer:
     """Where workers of one environment come from; see the program of that name."""
 
     def __init__(self, process: asyncio.subprocess.Process, *, executions: Path) -> None:
         self._process = process
         self._executions = executions
-        self._asked: deque[asyncio.Future[Hand]] = deque()
-        self._living: dict[int, Hand] = {}
+        self._asked: deque[asyncio.Future[WorkerProcess]] = deque()
+        self._living: dict[int, WorkerProcess] = {}
 
-    async def hire(self) -> Hand:
+    async def start(self) -> WorkerProcess:
         assert self._process.stdin is not None
-        asked: asyncio.Future[Hand] = asyncio.get_running_loop().create_future()
+        asked: asyncio.Future[WorkerProcess] = asyncio.get_running_loop().create_future()
         self._asked.append(asked)
         self._process.stdin.write(b"\n")
         return await asked
@@ -77,25 +77,25 @@ class Nursery:
             if status:
                 self._living.pop(pid).status.set_result(status[0])
             else:
-                self._living[pid] = Hand(pid=pid, executions=self._executions)
+                self._living[pid] = WorkerProcess(pid=pid, executions=self._executions)
                 asked = self._asked.popleft()
-                # Whoever asked may have been cancelled meanwhile; then it ends with the nursery.
+                # Whoever asked may have been cancelled meanwhile; then it ends with the fork server.
                 if not asked.done():
                     asked.set_result(self._living[pid])
         for asked in self._asked:
-            asked.set_exception(RuntimeError("the nursery has ended: its error is above"))
+            asked.set_exception(RuntimeError("the fork server has ended: its error is above"))
 
 
 @asynccontextmanager
-async def nursery(env: Mapping[str, str], *, executions: Path) -> AsyncIterator[Nursery]:
+async def fork_server(env: Mapping[str, str], *, executions: Path) -> AsyncIterator[ForkServer]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.chaos.nursery"),
+        *(sys.executable, "-m", "tests.chaos.fork_server"),
         cwd=ROOT,
         env={**env, "EXECUTIONS": str(executions)},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    opened = Nursery(process, executions=executions)
+    opened = ForkServer(process, executions=executions)
     listening = asyncio.create_task(opened.listen())
     try:
         yield opened
@@ -106,127 +106,133 @@ async def nursery(env: Mapping[str, str], *, executions: Path) -> AsyncIterator[
         await listening
 
 
-class Crew:
-    def __init__(self, nurseries: Sequence[Nursery], *, size: int, chronicle: Chronicle, dice: random.Random) -> None:
-        """Each new worker is of one of the nurseries, by chance."""
-        self._nurseries = nurseries
+class Supervisor:
+    def __init__(
+        self, fork_servers: Sequence[ForkServer], *, size: int, chronicle: Chronicle, dice: random.Random
+    ) -> None:
+        """Each new worker is of one of the fork servers, by chance."""
+        self._fork_servers = fork_servers
         self._size = size
         self._chronicle = chronicle
         self._dice = dice
-        self._hands: list[Hand] = []
+        self._processes: list[WorkerProcess] = []
         self._picking = asyncio.Lock()
-        self._away: set[Hand] = set()
+        self._away: set[WorkerProcess] = set()
         """Stopped, killed or told to leave: harmed already."""
         self.deaths: list[int] = []
         """Exit statuses of those that died by themselves."""
-        self.stillborn = 0
+        self.failed_starts = 0
         """Those that never came up: SQS is looked for at the start, and may be away just then."""
 
     @property
-    def hands(self) -> list[Hand]:
-        return list(self._hands)
+    def processes(self) -> list[WorkerProcess]:
+        return list(self._processes)
 
-    async def hire(self) -> Hand:
-        hand = await self._dice.choice(self._nurseries).hire()
-        self._hands.append(hand)
-        return hand
+    async def start(self) -> WorkerProcess:
+        process = await self._dice.choice(self._fork_servers).start()
+        self._processes.append(process)
+        return process
 
     async def until_up(self, *, seconds: float = 120) -> None:
         async with asyncio.timeout(seconds):
-            while sum(hand.is_up for hand in self._hands) < self._size:
+            while sum(process.is_up for process in self._processes) < self._size:
                 await asyncio.sleep(0.05)
 
-    async def pick(self, dice: random.Random, *, at_least: int = 1) -> Hand:
+    async def pick(self, dice: random.Random, *, at_least: int = 1) -> WorkerProcess:
         """One that is up, as soon as most are; rather one that runs so many jobs, if there is one soon."""
         async with self._picking:
             patient_until = time.monotonic() + BUSY_WITHIN
             while True:
-                present = [hand for hand in self._hands if hand.is_up and hand not in self._away]
+                present = [process for process in self._processes if process.is_up and process not in self._away]
                 # On a slow machine newcomers would be killed as they come, and nobody left to work.
                 most = len(present) > self._size / 2
-                busy = [hand for hand in present if hand.running >= at_least]
+                busy = [process for process in present if process.running >= at_least]
                 if most and (busy or time.monotonic() > patient_until):
                     break
                 await asyncio.sleep(0.02)
-            hand = dice.choice(busy or present)
-            self._away.add(hand)
-            return hand
+            process = dice.choice(busy or present)
+            self._away.add(process)
+            return process
 
-    async def kill(self, hand: Hand) -> None:
-        with self._chronicle.harm("workers killed", pid=hand.pid):
-            hand.signal(signal.SIGKILL)
-            await hand.exited()
-        await self._replace(hand)
+    async def kill(self, process: WorkerProcess) -> None:
+        with self._chronicle.harm("workers killed", pid=process.pid):
+            process.signal(signal.SIGKILL)
+            await process.exited()
+        await self._replace(process)
 
-    async def stall(self, hand: Hand, *, seconds: float) -> None:
+    async def stall(self, process: WorkerProcess, *, seconds: float) -> None:
         """It stands still, and then goes on."""
-        with self._chronicle.harm("workers stalled beyond their lease", pid=hand.pid):
-            hand.signal(signal.SIGSTOP)
+        with self._chronicle.harm("workers stalled beyond their lease", pid=process.pid):
+            process.signal(signal.SIGSTOP)
             try:
                 await asyncio.sleep(seconds)
             finally:
-                hand.signal(signal.SIGCONT)
-        self._away.discard(hand)
+                process.signal(signal.SIGCONT)
+        self._away.discard(process)
 
-    async def suspend(self, hand: Hand, *, seconds: float) -> None:
+    async def suspend(self, process: WorkerProcess, *, seconds: float) -> None:
         """Its clock stands still with it: it goes on as if nothing had been, and the fence alone can tell."""
-        with self._chronicle.harm("workers suspended beyond their lease", pid=hand.pid):
-            hand.signal(signal.SIGSTOP)
+        with self._chronicle.harm("workers suspended beyond their lease", pid=process.pid):
+            process.signal(signal.SIGSTOP)
             stopped_at = time.monotonic()
             try:
                 await asyncio.sleep(seconds)
             finally:
-                hand.suspended += time.monotonic() - stopped_at
-                (hand.executions / f"{hand.pid}.suspended").write_text(str(hand.suspended))
-                hand.signal(signal.SIGCONT)
-        self._away.discard(hand)
+                process.suspended += time.monotonic() - stopped_at
+                (process.executions / f"{process.pid}.suspended").write_text(str(process.suspended))
+                process.signal(signal.SIGCONT)
+        self._away.discard(process)
 
-    async def drain(self, hand: Hand) -> int:
+    async def drain(self, process: WorkerProcess) -> int:
         """Told to stop, and replaced at once; returns the exit status."""
         self._chronicle.counts["workers drained"] += 1
-        hand.signal(signal.SIGTERM)
-        await self._replace(hand)
-        return await hand.exited()
+        process.signal(signal.SIGTERM)
+        await self._replace(process)
+        return await process.exited()
 
     async def keep_full(self) -> None:
         """Replace those that die by themselves, until cancelled."""
         while True:
-            for hand in [hand for hand in self._hands if hand not in self._away and hand.status.done()]:
-                if hand.is_up:
-                    with self._chronicle.harm("workers dead by their job", pid=hand.pid):
-                        self.deaths.append(hand.status.result())
+            for process in [
+                process for process in self._processes if process not in self._away and process.status.done()
+            ]:
+                if process.is_up:
+                    with self._chronicle.harm("workers dead by their job", pid=process.pid):
+                        self.deaths.append(process.status.result())
                 else:
                     self._chronicle.counts["workers that could not start"] += 1
-                    self.stillborn += 1
-                await self._replace(hand)
+                    self.failed_starts += 1
+                await self._replace(process)
             await asyncio.sleep(0.2)
 
-    async def dismiss(self) -> None:
-        for hand in self._hands:
-            hand.signal(signal.SIGTERM)
-        await asyncio.gather(*(hand.exited() for hand in self._hands))
+    async def stop(self) -> None:
+        for process in self._processes:
+            process.signal(signal.SIGTERM)
+        await asyncio.gather(*(process.exited() for process in self._processes))
 
-    async def _replace(self, hand: Hand) -> None:
-        self._hands.remove(hand)
-        await self.hire()
+    async def _replace(self, process: WorkerProcess) -> None:
+        self._processes.remove(process)
+        await self.start()
 
 
 @asynccontextmanager
-async def crew(
+async def supervisor(
     environments: Sequence[Mapping[str, str]], *, size: int, executions: Path, chronicle: Chronicle, dice: random.Random
-) -> AsyncIterator[Crew]:
+) -> AsyncIterator[Supervisor]:
     """All up; at the end they are told to stop, and do."""
     async with AsyncExitStack() as stack:
-        nurseries = [await stack.enter_async_context(nursery(env, executions=executions)) for env in environments]
-        hired = Crew(nurseries, size=size, chronicle=chronicle, dice=dice)
+        fork_servers = [
+            await stack.enter_async_context(fork_server(env, executions=executions)) for env in environments
+        ]
+        opened = Supervisor(fork_servers, size=size, chronicle=chronicle, dice=dice)
         for _ in range(size):
-            await hired.hire()
-        keeping = asyncio.create_task(hired.keep_full())
+            await opened.start()
+        keeping = asyncio.create_task(opened.keep_full())
         try:
-            await hired.until_up()
-            yield hired
+            await opened.until_up()
+            yield opened
         finally:
             keeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await keeping
-            await hired.dismiss()
+            await opened.stop()

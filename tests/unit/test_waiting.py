@@ -7,7 +7,7 @@ import pytest
 
 from app.web.waiting import LONGEST_HEADER, parse_wait
 from tests.unit.served import Served
-from tests.unit.test_leaving import Client
+from tests.unit.test_waiting_cancelled import Client
 from tests.unit.waiting import until
 
 GRANTED = {

@@ -26,7 +26,7 @@ returning tenant_id, id
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fleet:
+class Cluster:
     cloned: Cloned
     workers: list[subprocess.Popen[bytes]]
 
@@ -84,9 +84,9 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet(
+async def cluster(
     cloned: Cloned, *, queue_url: str, workers: int = 4, lanes: str = "ocr=32", **settings: str
-) -> AsyncIterator[Fleet]:
+) -> AsyncIterator[Cluster]:
     env = environment(
         DAIRA_DATABASE_URL=cloned.app_url,
         DAIRA_QUEUE_URL=queue_url,
@@ -101,7 +101,7 @@ async def fleet(
         subprocess.Popen([sys.executable, "-m", "tests.chaos.worker"], cwd=ROOT, env=env) for _ in range(workers)
     ]
     try:
-        yield Fleet(cloned=cloned, workers=processes)
+        yield Cluster(cloned=cloned, workers=processes)
     finally:
         for process in processes:
             process.send_signal(signal.SIGTERM)

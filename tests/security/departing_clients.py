@@ -21,7 +21,7 @@ from app.ports.leases import ProgressReporter
 from app.services.execution import Execution
 from app.services.settling import SettleBatcher
 from app.worker.heartbeat import HeldLease, monotonic
-from tests.security.furniture import Furniture, House
+from tests.security.tenant_fixtures import InProcessService, TenantFixtures
 from tests.support.rig import KIND, LEASE, new_page, ring_of
 
 AT_A_TIME = 12
@@ -67,35 +67,35 @@ def foreign(text: str, tenant: TenantId) -> list[str]:
     return [f"{tenant} has seen {mark}" for mark in set(MARK.findall(text)) - {tenant}]
 
 
-class Leavers:
+class DepartingClients:
     """All on the pool of the service's requests."""
 
-    def __init__(self, house: House, *, seed: int) -> None:
-        self._house = house
+    def __init__(self, service: InProcessService, *, seed: int) -> None:
+        self._service = service
         self._random = random.Random(seed)  # noqa: S311 - repeatable, no secret
         self.report = Report()
-        self.engine: PostgresEngine = house.runtime.documents.database._engine  # type: ignore[attr-defined]
+        self.engine: PostgresEngine = service.runtime.documents.database._engine  # type: ignore[attr-defined]
         leases = PostgresLeases(self.engine)
         self._execution = Execution(
-            database=house.runtime.documents.database,
+            database=service.runtime.documents.database,
             leases=leases,
             settling=SettleBatcher(leases),
-            handlers={KIND: Reading(database=house.runtime.documents.database, report=self.report)},
-            ringing=house.runtime.uploads.ringing,
+            handlers={KIND: Reading(database=service.runtime.documents.database, report=self.report)},
+            ringing=service.runtime.uploads.ringing,
             refill=self._no_refill,
-            metrics=house.runtime.metrics,
+            metrics=service.runtime.metrics,
             worker="worker",
             lease=LEASE,
         )
         event.listen(self.engine._engine.sync_engine, "checkout", self._checked_out)
-        self._tenants: list[tuple[Furniture, dict[str, str]]] = []
+        self._tenants: list[tuple[TenantFixtures, dict[str, str]]] = []
 
     async def move_in(self, count: int) -> None:
         for number in range(count):
-            tenant = await self._house.rig.tenant(f"mark-{number:02}")
-            furniture = await self._house.furnish(tenant)
-            headers = {"Authorization": f"Bearer {await self._house.key(tenant)}"}
-            self._tenants.append((furniture, headers))
+            tenant = await self._service.rig.tenant(f"mark-{number:02}")
+            fixtures = await self._service.add_fixtures(tenant)
+            headers = {"Authorization": f"Bearer {await self._service.key(tenant)}"}
+            self._tenants.append((fixtures, headers))
 
     async def come_and_go(self, count: int) -> None:
         places = asyncio.Semaphore(AT_A_TIME)
@@ -120,25 +120,25 @@ class Leavers:
         else:
             self.report.ended[act.__name__] += 1
 
-    async def _ask(self, own: Furniture, headers: dict[str, str]) -> None:
+    async def _ask(self, own: TenantFixtures, headers: dict[str, str]) -> None:
         theirs, _ = self._random.choice(self._tenants)
         document, job = f"/v1/documents/{own.document.id}", f"/v1/jobs/{own.done.id}"
         path = self._random.choice(
             ["/v1/documents", "/v1/jobs", document, f"{document}/pages/1", f"{document}/text", job, f"{job}?wait=0.05"]
         )
-        self._check(await self._house.client.get(path, headers=headers), own)
+        self._check(await self._service.client.get(path, headers=headers), own)
         if theirs is not own:
-            answer = await self._house.client.get(f"/v1/documents/{theirs.document.id}/pages", headers=headers)
+            answer = await self._service.client.get(f"/v1/documents/{theirs.document.id}/pages", headers=headers)
             self._expect(answer.status_code == httpx.codes.NOT_FOUND, f"{own.tenant_id} was answered {answer}")
 
-    async def _upload(self, own: Furniture, headers: dict[str, str]) -> None:
+    async def _upload(self, own: TenantFixtures, headers: dict[str, str]) -> None:
         file = (f"{own.tenant_id}.pdf", b"%PDF-1.7 " + uuid7().hex.encode())
-        answer = await self._house.client.post("/v1/documents", files={"file": file}, headers=headers)
+        answer = await self._service.client.post("/v1/documents", files={"file": file}, headers=headers)
         self._check(answer, own)
-        answer = await self._house.client.post(f"/v1/jobs/{answer.json()['jobs'][0]['id']}/cancel", headers=headers)
+        answer = await self._service.client.post(f"/v1/jobs/{answer.json()['jobs'][0]['id']}/cancel", headers=headers)
         self._check(answer, own)
 
-    async def _leave_amid_upload(self, _: Furniture, headers: dict[str, str]) -> None:
+    async def _leave_amid_upload(self, _: TenantFixtures, headers: dict[str, str]) -> None:
         """A client that is gone: the server is not cancelled, but told so where it reads."""
         sent = [{"type": "http.request", "body": b"--x\r\nContent-Disposition: form-data", "more_body": True}]
         scope = {
@@ -159,19 +159,19 @@ class Leavers:
         async def send(_: object) -> None:
             await asyncio.sleep(0)
 
-        await self._house.app(scope, receive, send)
+        await self._service.app(scope, receive, send)
 
-    async def _work(self, own: Furniture, _: dict[str, str]) -> None:
+    async def _work(self, own: TenantFixtures, _: dict[str, str]) -> None:
         """As a worker does, and one that is stopped at once."""
-        job = await self._house.rig.enqueue(own.tenant_id, document_id=own.document.id, dedup_key=uuid7().hex)
+        job = await self._service.rig.enqueue(own.tenant_id, document_id=own.document.id, dedup_key=uuid7().hex)
         for claimed in await self._execution.claim([ring_of(job)], kinds=frozenset({KIND})):
             await self._execution.run(claimed, HeldLease(claimed.lease, claimed_at=monotonic(), length=LEASE))
 
-    async def _look(self, _: Furniture, __: dict[str, str]) -> None:
+    async def _look(self, _: TenantFixtures, __: dict[str, str]) -> None:
         for row in await self.engine.call(UNCLAMPED):
             self._expect(row["clamp"] == "" and row["rows"] == 0, f"without a clamp: {dict(row)}")
 
-    def _check(self, answer: httpx.Response, own: Furniture) -> None:
+    def _check(self, answer: httpx.Response, own: TenantFixtures) -> None:
         self._expect(answer.is_success, f"{answer.request.url}: {answer.status_code} {answer.text}")
         self._expect(not answer.is_success or answer.text != "", "an empty answer")
         self.report.faults += foreign(answer.text, own.tenant_id)

@@ -45,7 +45,7 @@ class Mark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class Environment:
     cloned: Cloned
     folder: Path
     rig: Rig
@@ -120,28 +120,28 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(
+async def open_environment(
     where: Databases | Cloned, settings: Mapping[str, str] = NO_SETTINGS, *, doorbell: Doorbell | None = None
-) -> AsyncIterator[Scene]:
+) -> AsyncIterator[Environment]:
     """On a database of its own, unless one is given; all its processes end with it."""
     await asyncio.to_thread(ready_to_fork)
     async with AsyncExitStack() as stack:
         cloned = where if isinstance(where, Cloned) else await stack.enter_async_context(where.clone())
         folder = stack.enter_context(open_folder())
-        engine = PostgresEngine(cloned.app_url, pool_size=4, name="scene")
+        engine = PostgresEngine(cloned.app_url, pool_size=4, name="behaviours")
         stack.push_async_callback(engine.close)
         if doorbell is None:
             doorbell = PostgresDoorbell(engine, lane="ocr", listen_url=cloned.app_url, dropped=lambda _: None)
-        played = Scene(
+        environment = Environment(
             cloned=cloned,
             folder=folder,
             rig=postgres_rig(cloned, engine),
             doorbell=doorbell,
             settings=_rig(cloned, folder) | dict(settings),
         )
-        stack.push_async_callback(_clear, played.workers)
-        await played.rig.tenant(ACME)
-        yield played
+        stack.push_async_callback(_clear, environment.workers)
+        await environment.rig.tenant(ACME)
+        yield environment
 
 
 def _rig(cloned: Cloned, folder: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Where the machine of jobs plays: a rig with two tenants, and one line of time for all that is stored in it."""
+"""The store that the state machine of jobs is run on: a rig with two tenants, and one line of time for all in it."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,7 +20,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class StoreUnderTest:
     rig: Rig
     documents: Sequence[Document]
     """One of each tenant."""
@@ -67,11 +67,11 @@ class Stage:
         return None if stored is None else stored + self.moved()
 
 
-OpenStage = Callable[[], AbstractAsyncContextManager[Stage]]
+OpenStore = Callable[[], AbstractAsyncContextManager[StoreUnderTest]]
 
 
 @asynccontextmanager
-async def memory_stage() -> AsyncIterator[Stage]:
+async def memory_under_test() -> AsyncIterator[StoreUnderTest]:
     """Time stands still but for what is let pass."""
     rig, passed = memory_rig(), timedelta()
 
@@ -85,4 +85,6 @@ async def memory_stage() -> AsyncIterator[Stage]:
         tenant = await tx.tenant.get()
     assert tenant is not None
     start = tenant.created_at
-    yield Stage(rig=replace(rig, advance=advance), documents=documents, now=lambda: start + passed, moved=timedelta)
+    yield StoreUnderTest(
+        rig=replace(rig, advance=advance), documents=documents, now=lambda: start + passed, moved=timedelta
+    )

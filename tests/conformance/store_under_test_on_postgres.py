@@ -1,4 +1,4 @@
-"""The stage on Postgres: two new tenants in a database for all games, watched and moved in time by an administrator."""
+"""Postgres as the store under test: two new tenants for all runs, watched and moved in time by an administrator."""
 
 import json
 import time
@@ -15,7 +15,7 @@ from typing_extensions import override
 from app.adapters.postgres.engine import PostgresEngine, administer
 from app.domain.ids import JobId, uuid7
 from app.domain.jobs import Attempt, AttemptOutcome, Job, JobError, JobState, Progress
-from tests.conformance.job_stage import OpenStage, Seen, Stage
+from tests.conformance.store_under_test import OpenStore, Seen, StoreUnderTest
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import SHIFT, postgres_rig
 
@@ -36,7 +36,7 @@ with attempts as (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PostgresStage(Stage):
+class PostgresUnderTest(StoreUnderTest):
     admin: asyncpg.Connection
 
     @override
@@ -50,9 +50,9 @@ class PostgresStage(Stage):
         }
 
 
-def postgres_stage(cloned: Cloned) -> OpenStage:
+def postgres_under_test(cloned: Cloned) -> OpenStore:
     @asynccontextmanager
-    async def open_stage() -> AsyncIterator[Stage]:
+    async def open_store() -> AsyncIterator[StoreUnderTest]:
         engine, passed = PostgresEngine(cloned.app_url, pool_size=2, name="test"), timedelta()
         rig = postgres_rig(cloned, engine)
         documents = [await rig.document(await rig.tenant(f"{name}-{uuid7().hex}")) for name in ("acme", "bolt")]
@@ -65,7 +65,7 @@ def postgres_stage(cloned: Cloned) -> OpenStage:
                 passed += delta
                 await admin.execute(SHIFT_ALL, delta, tenants)
 
-            yield PostgresStage(
+            yield PostgresUnderTest(
                 rig=replace(rig, advance=advance),
                 documents=documents,
                 now=lambda: _clock() + passed,
@@ -76,7 +76,7 @@ def postgres_stage(cloned: Cloned) -> OpenStage:
         assert engine.checked_out() == 0
         await engine.close()
 
-    return open_stage
+    return open_store
 
 
 def _clock() -> datetime:

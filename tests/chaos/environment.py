@@ -1,4 +1,4 @@
-"""Where a storm takes place: a server, a queue, a crew, and the jobs that arrive; opened and cleared away."""
+"""The environment of a soak test: a server, a queue, supervised workers, and the jobs that arrive."""
 
 import random
 from collections.abc import AsyncIterator
@@ -14,22 +14,22 @@ from tests.chaos import load
 from tests.chaos.arrivals import Arrivals
 from tests.chaos.chronicle import Chronicle
 from tests.chaos.clocks import Clocks
-from tests.chaos.crew import Crew, crew
 from tests.chaos.forms import Form
 from tests.chaos.queues import QUEUES, Queue, main_queue
 from tests.chaos.servers import OwnServer
+from tests.chaos.supervisor import Supervisor, supervisor
 from tests.support.folders import open_folder
 from tests.support.service import environment, using, wait_until
 
-STORM_QUEUES = {**QUEUES, "postgres": main_queue}
+SOAK_QUEUES = {**QUEUES, "postgres": main_queue}
 REGISTER = "insert into daira.tenants (tenant_id) select 'tenant-' || n from generate_series(0, $1 - 1) n"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class SoakEnvironment:
     server: OwnServer
     queue: Queue
-    crew: Crew
+    supervisor: Supervisor
     arrivals: Arrivals
     clocks: Clocks | None
     chronicle: Chronicle
@@ -37,7 +37,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(form: Form, *, seed: int, adapter: str) -> AsyncIterator[Scene]:
+async def soak_environment(form: Form, *, seed: int, adapter: str) -> AsyncIterator[SoakEnvironment]:
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(open_folder())
         executions = folder / "executions"
@@ -45,7 +45,7 @@ async def scene(form: Form, *, seed: int, adapter: str) -> AsyncIterator[Scene]:
         server = await stack.enter_async_context(_server(folder / "pg"))
         async with administer(server.cloned.admin_url) as admin:
             await admin.execute(REGISTER, form.tenants)
-        queue = await stack.enter_async_context(STORM_QUEUES[adapter](server.cloned))
+        queue = await stack.enter_async_context(SOAK_QUEUES[adapter](server.cloned))
         engine = PostgresEngine(server.cloned.app_url, pool_size=6, name="arrivals")
         stack.push_async_callback(engine.close)
         dice = random.Random(f"clocks {seed}")  # noqa: S311 - repeatable is what it must be
@@ -54,7 +54,7 @@ async def scene(form: Form, *, seed: int, adapter: str) -> AsyncIterator[Scene]:
         env = _environment(form, server=server, queue=queue)
         arrivals = Arrivals(plan=_plan(form, seed=seed), database=PostgresDatabase(engine), doorbell=queue.doorbell)
         workers = await stack.enter_async_context(
-            crew(
+            supervisor(
                 [env, {**env, **clocks.wrong()}] if clocks else [env],
                 size=form.workers,
                 executions=executions,
@@ -62,10 +62,10 @@ async def scene(form: Form, *, seed: int, adapter: str) -> AsyncIterator[Scene]:
                 dice=dice,
             )
         )
-        yield Scene(
+        yield SoakEnvironment(
             server=server,
             queue=queue,
-            crew=workers,
+            supervisor=workers,
             arrivals=arrivals,
             clocks=clocks,
             chronicle=chronicle,

@@ -11,10 +11,10 @@ import pytest_asyncio
 
 from app.adapters.postgres.engine import administer
 from app.domain.ids import uuid7
+from tests.support.api_keys import new_key
 from tests.support.databases import Cloned, Databases
 from tests.support.folders import open_folder
-from tests.support.keyholders import new_key
-from tests.support.papers import Sheet, pdf
+from tests.support.sample_documents import Sheet, pdf
 from tests.support.service import Service, ended, serving, serving_again
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]

@@ -38,7 +38,7 @@ def settings_of(database_url: str, **given: Any) -> Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Furniture:
+class TenantFixtures:
     """Of one tenant: a document that was read, a job that is done and one that waits, a webhook."""
 
     tenant_id: TenantId
@@ -101,7 +101,7 @@ def unknown_values(moment: datetime) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class House:
+class InProcessService:
     """The service on a database with the wall, called in the process."""
 
     app: FastAPI
@@ -112,7 +112,7 @@ class House:
     async def key(self, tenant_id: TenantId) -> str:
         return await self.runtime.tenants.issue_key(tenant_id, name="a key", scopes=frozenset({Scope.ADMIN}))
 
-    async def furnish(self, tenant_id: TenantId) -> Furniture:
+    async def add_fixtures(self, tenant_id: TenantId) -> TenantFixtures:
         content = b"%PDF-1.7 " + uuid7().hex.encode()
         digest = sha256(content).hexdigest()
         document = await self.rig.document(tenant_id, filename=f"{uuid7().hex}.pdf", sha256=digest, size=len(content))
@@ -127,7 +127,7 @@ class House:
         found = SearchPosition(rank=hit.rank, document_id=hit.document_id, page=hit.page)
         queued = await self.rig.enqueue(tenant_id, document_id=document.id, dedup_key=uuid7().hex)
         webhook = await self.rig.webhook(tenant_id, events=frozenset({Event.JOB_FAILED}))
-        return Furniture(
+        return TenantFixtures(
             tenant_id=tenant_id,
             content=content,
             document=document,
@@ -143,14 +143,14 @@ async def _whole(content: bytes) -> AsyncIterator[bytes]:
 
 
 @asynccontextmanager
-async def a_house(cloned: Cloned, app: FastAPI, **given: Any) -> AsyncIterator[House]:
+async def in_process_service(cloned: Cloned, app: FastAPI, **given: Any) -> AsyncIterator[InProcessService]:
     settings = settings_of(**{"database_url": cloned.app_url} | given)
     # A model is set up: every kind of job can be asked for.
     async with open_runtime(settings, Metrics(), llm=Scripted()) as runtime:
         app.state.runtime = runtime
         transport = httpx.ASGITransport(LeavesEndless(app), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://daira.test") as client:
-            yield House(app=app, runtime=runtime, client=client, rig=rig_of(cloned, runtime))
+            yield InProcessService(app=app, runtime=runtime, client=client, rig=rig_of(cloned, runtime))
 
 
 def rig_of(cloned: Cloned, runtime: Runtime) -> Rig:

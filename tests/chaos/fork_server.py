@@ -1,7 +1,7 @@
 """Brings up worker processes by forking one that has everything imported: a start costs 0.1 s of a core, not 2.
 
-`python -m tests.chaos.nursery`: each line on its standard input asks for one more worker. Each line that it writes is
-the pid of a new one, or a pid and the exit status with which it ended. When the input ends, so do they all.
+`python -m tests.chaos.fork_server`: each line on its standard input asks for one more worker. Each line that it writes
+is the pid of a new one, or a pid and the exit status with which it ended. When the input ends, so do they all.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""One storm: jobs arrive, workers run them, harm is done to all; and when it is over, the proof.
+"""One soak test: jobs arrive, workers run them, harm is done to all; and when it is over, the proof.
 
 What chance decides is drawn from the seed. What a process is at when it dies is for the machine to say.
 """
@@ -17,13 +17,13 @@ from app.domain.errors import Unavailable
 from app.domain.ids import JobId
 from app.domain.jobs import JobState
 from tests.chaos.checker import Violation, is_worker_lost, unexplained, violations
+from tests.chaos.environment import SoakEnvironment, soak_environment
 from tests.chaos.evidence import gather
+from tests.chaos.fault_injector import FaultInjector
 from tests.chaos.forms import Form
 from tests.chaos.load import KNOWN, Fate
-from tests.chaos.monkey import Monkey
 from tests.chaos.progress import Progress
 from tests.chaos.records import Entry, Records
-from tests.chaos.scene import Scene, scene
 from tests.chaos.watch import Watch
 
 LOOK_EVERY = 0.5
@@ -43,8 +43,8 @@ class Report:
     """Expiries that no harm accounts for."""
 
 
-async def storm(form: Form, *, seed: int, adapter: str) -> Report:
-    async with scene(form, seed=seed, adapter=adapter) as where:
+async def soak(form: Form, *, seed: int, adapter: str) -> Report:
+    async with soak_environment(form, seed=seed, adapter=adapter) as where:
         started = time.monotonic()
         async with _watched(where, jobs=form.jobs) as watch:
             await _rage(where, form, seed=seed)
@@ -67,10 +67,10 @@ async def storm(form: Form, *, seed: int, adapter: str) -> Report:
         )
 
 
-async def _rage(where: Scene, form: Form, *, seed: int) -> None:
-    monkey = Monkey(
+async def _rage(where: SoakEnvironment, form: Form, *, seed: int) -> None:
+    fault_injector = FaultInjector(
         server=where.server,
-        crew=where.crew,
+        supervisor=where.supervisor,
         queue=where.queue,
         chronicle=where.chronicle,
         clocks=where.clocks,
@@ -78,11 +78,11 @@ async def _rage(where: Scene, form: Form, *, seed: int) -> None:
     )
     async with asyncio.TaskGroup() as raging:
         raging.create_task(where.arrivals.run())
-        raging.create_task(monkey.run(form.harms, seed=seed, seconds=form.seconds))
-    await where.crew.until_up()
+        raging.create_task(fault_injector.run(form.harms, seed=seed, seconds=form.seconds))
+    await where.supervisor.until_up()
 
 
-async def until_calm(where: Scene, form: Form) -> tuple[int, float]:
+async def until_calm(where: SoakEnvironment, form: Form) -> tuple[int, float]:
     """Until all jobs have ended, or the patience has; how many were stuck after two leases, and the seconds it took."""
     started = time.monotonic()
     leases = timedelta(seconds=2 * form.lease)
@@ -100,7 +100,7 @@ async def until_calm(where: Scene, form: Form) -> tuple[int, float]:
 
 
 @asynccontextmanager
-async def _watched(where: Scene, *, jobs: int) -> AsyncIterator[Watch]:
+async def _watched(where: SoakEnvironment, *, jobs: int) -> AsyncIterator[Watch]:
     watch = Watch()
     watching = asyncio.create_task(_keep_watching(where, watch, Progress(jobs)))
     try:
@@ -111,7 +111,7 @@ async def _watched(where: Scene, *, jobs: int) -> AsyncIterator[Watch]:
             await watching
 
 
-async def _keep_watching(where: Scene, watch: Watch, progress: Progress) -> None:
+async def _keep_watching(where: SoakEnvironment, watch: Watch, progress: Progress) -> None:
     while True:
         with contextlib.suppress(Unavailable):
             async with administer(where.server.cloned.admin_url) as admin:
@@ -126,7 +126,7 @@ async def _keep_watching(where: Scene, watch: Watch, progress: Progress) -> None
         await asyncio.sleep(LOOK_EVERY)
 
 
-async def evidence_of(where: Scene, form: Form) -> Records:
+async def evidence_of(where: SoakEnvironment, form: Form) -> Records:
     async with administer(where.server.cloned.admin_url) as admin:
         return await gather(
             admin,
@@ -147,18 +147,18 @@ def _expiry(records: Records, job_id: JobId, entry: Entry) -> str:
     return f"{job_id} {dict(case.planned.payload)}: {entry}, {runs or 'never began'}; harms then: {near}"
 
 
-def _died_unasked(where: Scene, records: Records) -> list[str]:
+def _died_unasked(where: SoakEnvironment, records: Records) -> list[str]:
     """Workers that ended by themselves, beyond those that a deadly job took along."""
     deadly = [case for case in records.cases.values() if case.planned.fate is Fate.DEADLY]
     runs = sum(len(case.executions) for case in deadly)
-    died = where.crew.deaths
+    died = where.supervisor.deaths
     amiss = [f"workers died by themselves: exit statuses {died}, {runs} deadly runs"] * (len(died) > runs)
-    if where.crew.stillborn and not where.chronicle.counts["queue restarts"]:
-        amiss.append(f"{where.crew.stillborn} workers could not start")
+    if where.supervisor.failed_starts and not where.chronicle.counts["queue restarts"]:
+        amiss.append(f"{where.supervisor.failed_starts} workers could not start")
     return amiss
 
 
-def _done(where: Scene) -> dict[str, int | str]:
+def _done(where: SoakEnvironment) -> dict[str, int | str]:
     return {**dict(sorted(where.chronicle.counts.items())), "equal jobs refused": where.arrivals.equals}
 
 
