@@ -31,8 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    return workers()
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    return workers(quick=config.option.quick)
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,7 +1,8 @@
 """The rules that keep rooms apart: who may import whom, open a connection, commit, or read the environment."""
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,9 @@ def where(found: Callable[[ast.AST], bool], *, allowed: tuple[str, ...] = ()) ->
     ]
 
 
-def nodes(path: Path) -> Iterator[ast.expr | ast.stmt]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.expr | ast.stmt):
-            yield node
+@cache
+def nodes(path: Path) -> Sequence[ast.expr | ast.stmt]:
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.expr | ast.stmt)]
 
 
 def called(node: ast.AST) -> str:

@@ -25,6 +25,9 @@ QUICK = (
 WORKERS_PER_CORE = 2.5
 """The tests wait for servers, leases and other processes for half of their time: measured on two cores."""
 
+QUICK_WORKERS_PER_CORE = 1.5
+"""It waits less, and what each process reads before its first test is a good part of it."""
+
 MEMORY_OF_A_WORKER = 1.5 * 2**30
 """Bytes: the process itself, and the servers and readers that its test has started."""
 
@@ -77,10 +80,12 @@ SECONDS_OF_A_TEST = 0.1
 """For files that are not among them."""
 
 
-def workers() -> int:
+def workers(*, quick: bool) -> int:
+    """Processes for `-n auto`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(round(WORKERS_PER_CORE * cores), int(memory // MEMORY_OF_A_WORKER)))
+    wanted = cores * (QUICK_WORKERS_PER_CORE if quick else WORKERS_PER_CORE)
+    return max(1, min(round(wanted), int(memory // MEMORY_OF_A_WORKER)))
 
 
 def longest_first(items: list[pytest.Item]) -> None:

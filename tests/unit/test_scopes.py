@@ -9,7 +9,7 @@ from app.asgi import create_app
 from app.domain.ids import uuid7
 from app.domain.keys import EVERYDAY, Scope
 from tests.architecture.test_openapi import flat
-from tests.unit.served import ACME, Served, in_memory
+from tests.unit.served import ACME, Served, in_memory, the_app
 
 READ, WRITE, JOBS, ADMIN = Scope.DOCUMENTS_READ, Scope.DOCUMENTS_WRITE, Scope.JOBS_WRITE, Scope.ADMIN
 WEBHOOKS = Scope.WEBHOOKS_WRITE
@@ -133,7 +133,7 @@ async def test_an_upload_without_the_scope_is_refused_before_a_byte_is_read_or_s
 @pytest.mark.parametrize("name", NEEDS)
 def test_the_openapi_document_names_the_scope(name: str) -> None:
     method, path = name.split()
-    document = create_app(in_memory()).openapi()
+    document = the_app().openapi()
     assert document["paths"][path][method.lower()]["security"] == [{"key": [NEEDS[name]]}]
     assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
 
