@@ -79,7 +79,9 @@ async def test_two_that_are_stopped_in_the_middle_clean_up_all_the_same(cloned: 
 def _waiting(cloned: Cloned, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A selftest that no worker will answer."""
     ours = environment(**environment_of(cloned, folder))
-    with subprocess.Popen(command("selftest"), cwd=folder, env=ours, stdout=subprocess.PIPE) as process:
+    # Longer than two programs take to start on a busy machine: the first must still be at it when the second is.
+    patient = command("selftest", "--timeout", "120")
+    with subprocess.Popen(patient, cwd=folder, env=ours, stdout=subprocess.PIPE) as process:
         try:
             yield process
         finally:

@@ -126,7 +126,7 @@ def test_ctrl_c_leaves_no_process_behind(folder: Path) -> None:
 def test_a_worker_that_is_told_to_stop_gives_its_job_back_at_no_cost(folder: Path) -> None:
     data = folder / "data"
     with up(data, DAIRA_GRACE_SECONDS="0") as first, first.client() as client:
-        document = upload(client, pdf(*[Sheet(image=drawn(*[SENTENCE] * 5, size=(1275, 1650)))] * 12))
+        document = upload(client, pdf(*[Sheet(image=drawn(*[SENTENCE] * 5, size=(1275, 1650)))] * 6))
         wait_until(lambda: _state(client, document["jobs"][0]["id"]) == "claimed", seconds=20)
         assert first.stop(signal.SIGTERM) == 0
     with up(data) as second, second.client() as client:

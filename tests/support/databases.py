@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from app.adapters.postgres.engine import administer
 from app.adapters.postgres.isolation.roles import APP, OWNER, make_roles
 from app.adapters.postgres.migrations import migrate
 from app.embedded.server import EmbeddedPostgres
+from tests.support.folders import quickest
 
 VERSIONS = Path(__file__).parents[2] / "alembic" / "versions"
 
@@ -68,7 +68,7 @@ class Databases:
 
 
 def _home() -> Path:
-    return Path(tempfile.gettempdir()) / f"daira-tests-{os.getuid()}"
+    return quickest() / f"daira-tests-{os.getuid()}"
 
 
 def _fingerprint() -> str:
