@@ -70,7 +70,7 @@ async def test_two_that_are_stopped_in_the_middle_clean_up_all_the_same(cloned: 
         for process, (how, status) in zip(processes, stops.items(), strict=True):
             process.send_signal(how)
             printed, _ = await asyncio.to_thread(process.communicate, timeout=60)
-            assert process.returncode == status
+            assert process.returncode == status, printed.decode()
             assert "✓ clean-up" in printed.decode()
     assert await rows_of(cloned) == dict.fromkeys(TABLES, 0)
 

@@ -29,6 +29,9 @@ from tests.unit.served import ACME, Served, served
 from tests.unit.test_rates import Clock
 
 NOW = int(time.time())
+"""When the tests were collected, which may be long before this one's turn."""
+
+DAY = 86_400
 
 
 @pytest.fixture
@@ -101,8 +104,8 @@ BAD: dict[str, Callable[[TestIssuer], str]] = {
     "no issuer": lambda issuer: issuer.token(iss=None),
     "expired": lambda issuer: issuer.token(exp=NOW - 120),
     "no end": lambda issuer: issuer.token(exp=None),
-    "not yet": lambda issuer: issuer.token(nbf=NOW + 600),
-    "issued in the future": lambda issuer: issuer.token(iat=NOW + 600),
+    "not yet": lambda issuer: issuer.token(nbf=NOW + DAY),
+    "issued in the future": lambda issuer: issuer.token(iat=NOW + DAY),
     "an unknown key": lambda issuer: issuer.token(headers={"kid": "two"}),
     "a kid that is no text": lambda issuer: issuer.token(headers={"kid": "../../one"}),
     "a critical header": lambda issuer: issuer.token(headers={"crit": ["mine"], "mine": True}),
