@@ -1,4 +1,4 @@
-"""Tenants, which own documents, jobs and keys, and callers, who act for a tenant within their scopes."""
+"""Tenants, which own documents, jobs and keys; callers, who act for a tenant within their scopes; and request rates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -76,3 +76,33 @@ class Caller:
 
     def may(self, scope: Scope) -> bool:
         return not self.scopes.isdisjoint({scope, Scope.ADMIN})
+
+
+WINDOW = 60.0
+"""Seconds."""
+
+ROUNDING = 1e-3
+"""The tolerance for rounding errors in sums of fractions, as a share of one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateDecision:
+    admitted: bool
+    limit: int
+    remaining: int
+    wait: float
+    """Seconds within which no more than `remaining` can be used.
+    After a refusal, the time until the next try can succeed."""
+
+
+def decide_rate(used_until: float, *, now: float, limit: int) -> tuple[float, RateDecision]:
+    """Judge one request at `now` (monotonic seconds). Return the new number and the decision."""
+    share = WINDOW / limit
+    used = max(0.0, used_until - now)
+    admitted = (WINDOW - used) / share >= 1 - ROUNDING
+    if admitted:
+        used += share
+    free = max(0.0, (WINDOW - used) / share)
+    remaining = int(free + ROUNDING)
+    wait = (remaining + 1 - free) * share
+    return now + used, RateDecision(admitted=admitted, limit=limit, remaining=remaining, wait=wait)

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from app.domain.errors import TooMany
 from app.domain.ids import TenantId
-from app.domain.rates import WINDOW, RateDecision, decide
+from app.domain.tenants import WINDOW, RateDecision, decide_rate
 from app.ports.database import Tx
 
 
@@ -25,7 +25,7 @@ class RateLimiter:
         now = self._clock()
         if now >= self._forget_at:
             self._forget_idle(now)
-        self._used_until[tenant_id], verdict = decide(self._used_until.get(tenant_id, now), now=now, limit=limit)
+        self._used_until[tenant_id], verdict = decide_rate(self._used_until.get(tenant_id, now), now=now, limit=limit)
         return verdict
 
     def _forget_idle(self, now: float) -> None:

@@ -12,9 +12,11 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from app.domain.documents import Document, DocumentStatus, blob_key, document_status
+from app.domain.documents import ACCEPTED_WITHIN, Document, DocumentStatus, blob_key, document_status
 from app.domain.doorbells import NEED_TEXT, TEXT_KIND, Ring
-from app.domain.errors import Invalid, LlmNotConfigured
+from app.domain.errors import Invalid, LlmNotConfigured, TooLarge
+from app.domain.filetypes.sniff import Sniffer
+from app.domain.filetypes.types import HEAD
 from app.domain.idempotency import IdempotencyKey
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import Job, NewJob
@@ -24,7 +26,6 @@ from app.ports.database import Database, Tx
 from app.services import idempotency, outputs
 from app.services.limits import refuse_beyond_queue_limit
 from app.services.ringing import Ringer
-from app.services.upload_stream import UploadStream, refuse_late
 from app.tracing import current
 
 log = structlog.get_logger()
@@ -140,6 +141,56 @@ class UploadService:
             log.warning("document_mended", tenant_id=document.tenant_id, document_id=str(document.id))
             uploaded = self.blobs.get(blob_key(received.tenant_id, received.document_id))
             await self.blobs.put(blob_key(document.tenant_id, document.id), uploaded)
+
+
+class UploadStream:
+    """Passes a stream on while it counts and hashes it and finds its type: from the content, never from the name."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], *, limit: int, begun_at: datetime) -> None:
+        self._chunks = chunks
+        self._limit = limit
+        self._begun_at = begun_at
+        self._head = b""
+        self.media_type = ""
+        """The type that was found; empty until the whole stream has passed."""
+        self.size = 0
+        self.digest = hashlib.sha256()
+
+    async def begin(self) -> None:
+        """Read just enough to find an unsupported type early. Raises Invalid for an empty file, else Unsupported."""
+        async for chunk in self._chunks:
+            self._head += chunk
+            if len(self._head) >= HEAD:
+                break
+        if not self._head:
+            raise Invalid("the file is empty", pointer="/file")
+        self._sniffer = Sniffer(self._head)
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        yield self._passed(self._head)
+        self._head = b""
+        async for chunk in self._chunks:
+            yield self._passed(chunk)
+        # Within the stream: an error here leaves no blob behind.
+        self.media_type = self._sniffer.media_type()
+
+    def _passed(self, chunk: bytes) -> bytes:
+        self.size += len(chunk)
+        if self.size > self._limit:
+            raise TooLarge(f"the file has more than {self._limit:,} bytes, this tenant's limit")
+        refuse_late(self._begun_at)
+        self.digest.update(chunk)
+        self._sniffer.feed(chunk)
+        return chunk
+
+
+def refuse_late(begun_at: datetime) -> None:
+    """Raise Invalid after `ACCEPTED_WITHIN`: the purge could take the bytes for an orphan's before their row exists."""
+    if datetime.now(UTC) - begun_at > ACCEPTED_WITHIN:
+        hours = ACCEPTED_WITHIN.total_seconds() / 3600
+        raise Invalid(
+            f"the upload took more than {hours:.0f} hours; send it again over a faster connection", pointer="/file"
+        )
 
 
 def check_kinds(requests: Sequence[JobRequest], *, llm: bool) -> None:

@@ -16,8 +16,7 @@ from fastapi.security.base import SecurityBase
 from app.domain.errors import Forbidden, TooMany, Unauthorized, Unavailable
 from app.domain.ids import TenantId
 from app.domain.keys import Scope
-from app.domain.rates import WINDOW, RateDecision
-from app.domain.tenants import Caller
+from app.domain.tenants import WINDOW, Caller, RateDecision
 from app.services.limits import RateLimiter
 from app.services.tenants import TenantService
 from app.web.refusals import refuses

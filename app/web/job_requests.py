@@ -21,8 +21,8 @@ from app.domain.errors import Invalid
 from app.handlers.llm.schema_checks import SchemaFault, check_schema
 from app.ports.reading import Mode
 from app.services.uploads import JobRequest
+from app.web.bodies import parse_json, whole
 from app.web.errors import json_pointer, plain_message
-from app.web.strict_json import parse_json, whole
 
 LANGUAGES = r"^[a-z]{3}(_[a-z]+)?(\+[a-z]{3}(_[a-z]+)?)*$"
 """One or more installed models, as ISO 639-2 codes, with a script if the language has several."""

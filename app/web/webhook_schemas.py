@@ -12,9 +12,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, S
 from app.domain.errors import Invalid
 from app.domain.jobs import JobState
 from app.domain.webhooks import OVERLAP, DeliveryRecord, Event, Webhook
+from app.web.bodies import parse_json, whole
 from app.web.errors import json_pointer, plain_message
 from app.web.schemas import AttemptBody, ErrorBody
-from app.web.strict_json import parse_json, whole
 
 
 class WebhookBody(BaseModel):

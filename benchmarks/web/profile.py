@@ -10,7 +10,7 @@ from pathlib import Path
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "the key: looked up, and its use noted": ("app/services/tenants.py", "app/web/callers.py"),
-    "the form and the file": ("app/web/forms.py", "app/adapters/filesystem", "Uploads.receive"),
+    "the form and the file": ("app/web/bodies.py", "app/adapters/filesystem", "Uploads.receive"),
     "the doorbell": ("app/services/ringing.py", "app/adapters/postgres/doorbell.py"),
     "the transaction: begun, clamped, committed": (
         "app/adapters/postgres/engine.py",

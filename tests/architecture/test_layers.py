@@ -18,6 +18,7 @@ WITH_A_REASON: dict[str, str] = {
     "app/adapters/memory/leases.py": "leases and sweeps share their transitions",
     "app/adapters/memory/jobs.py": "jobs, their changes and webhooks share their rows",
     "app/adapters/postgres/jobs.py": "statements on jobs and the rows that they give",
+    "app/services/uploads.py": "the story of an upload, with the stream that it measures",
     "app/web/routes/documents.py": "one resource, each route with its answers declared",
     "app/cli/upload/sender.py": "senders and the back-off that they share",
     "app/adapters/postgres/tables.py": "all tables stand together, as Alembic compares them",

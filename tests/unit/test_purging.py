@@ -16,7 +16,7 @@ from app.domain.documents import ACCEPTED_WITHIN, ORPHAN_AFTER, Document, blob_k
 from app.domain.errors import Invalid, Unavailable
 from app.domain.ids import DocumentId, TenantId, uuid7
 from app.services import purging as purging_service
-from app.services import upload_stream as meter_service
+from app.services import uploads as meter_service
 from app.services.purging import PurgeReport
 from app.telemetry import Metrics
 from tests.support.rig import Rig

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.types import Message
 
-from app.web.forms import FIELD_LIMIT, PARTS_LIMIT
+from app.web.bodies import FIELD_LIMIT, PARTS_LIMIT
 from tests.unit.served import END, PROBLEM, Served, new_bytes, part, served
 
 DEEP = 100_000

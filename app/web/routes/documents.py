@@ -14,6 +14,7 @@ from app.domain.tenants import Caller
 from app.services.documents import DocumentListing
 from app.services.uploads import AcceptedUpload, ReceivedBlob, UploadService
 from app.web import pagination
+from app.web.bodies import MultipartForm, parse_json, read_text
 from app.web.callers import JobWritingCaller, Reader, Writer, WritingCaller
 from app.web.dependencies import (
     ADocumentId,
@@ -25,7 +26,6 @@ from app.web.dependencies import (
     tell_replayed,
 )
 from app.web.file_responses import NOT_MODIFIED, conditional_json
-from app.web.forms import MultipartForm, read_text
 from app.web.job_requests import JOB_BODY, parse_request, parse_requests
 from app.web.openapi.headers import header_parameters
 from app.web.openapi.upload_form import UPLOAD_FORM
@@ -40,7 +40,6 @@ from app.web.schemas import (
     PageList,
     PageWithWords,
 )
-from app.web.strict_json import parse_json
 from app.web.waiting import unless_disconnected, wait_preference
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])

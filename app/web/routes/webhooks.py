@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.domain.errors import Conflict, Invalid
 from app.web import pagination
+from app.web.bodies import read_text
 from app.web.callers import Reader, WebhookWriter
 from app.web.dependencies import AWebhookId, TheWebhooks
-from app.web.forms import read_text
 from app.web.pagination import TheListing
 from app.web.refusals import refuses
 from app.web.schemas import JobBody

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.web.strict_json import parse_json
+from app.web.bodies import parse_json
 
 WORDS_OF_PYTHON = ("codec", "sys.", "float", "utf-8-sig", "int")
 
