@@ -1,6 +1,7 @@
 """What every test may ask for: a database of its own, on a real server. And how the suite is run and reported."""
 
 import asyncio
+import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[LEFT_OUT] = Counter[str]()
+    # A shell's background job ignores Ctrl-C, and so would all programs that the tests start and interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.quick and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         config.args[:] = QUICK
 

@@ -91,7 +91,7 @@ UNBEATEN = ("beat", "coalesce(j.state = 'claimed' and j.attempts = u.attempt, fa
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ([UNFENCED], "a result with a lost lease got past the fence while another worker had the job; "),
+        ([UNFENCED], "a result with a lost lease got past the fence while another worker had the job: "),
         ([UNFENCED, UNKEYED], "a result with a lost lease was accepted while another worker had the job; "),
         ([UNBEATEN], "a beat with a lost lease was accepted while another worker had the job; "),
     ],
