@@ -1,4 +1,4 @@
-"""The port of OCR engines: a picture in, its words with their pixels out."""
+"""The interface of OCR engines: a picture in, its words with boxes in pixels out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,34 +11,36 @@ from app.reading.geometry import Box
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecognizedWord:
-    """One word and where it stands in the reading order."""
+    """One word and its place in the reading order."""
 
     text: str
     box: Box
-    """Pixels of the image."""
+    """The word's box in pixels of the image."""
     confidence: float
-    """0 to 1."""
+    """A number from 0 to 1."""
     line: int
-    """The word's line on the page, from 0."""
+    """The line's number on the page, from 0."""
     block: int
-    """The paragraph, from 0."""
+    """The paragraph's number on the page, from 0."""
 
 
 RenderFiner = Callable[[float], Image.Image]
-"""The same picture so many times as large: enlarged, or drawn anew where its source has more to show."""
+"""Returns the same picture enlarged by a factor, or drawn anew if its source has more detail."""
 
 
 class OcrEngine(Protocol):
+    """Finds the words of a picture."""
+
     def words(
         self, image: Image.Image, *, language: str, dpi: int, finer: RenderFiner | None = None
     ) -> list[RecognizedWord]:
-        """The words of a grey image in reading order, whichever way up the page lies.
+        """The words of a grey image in reading order, in whichever orientation the page lies.
 
-        `finer` draws the image larger, should that be wanted; by default it is enlarged.
+        `finer` draws the image larger if the engine wants that; by default the image is enlarged.
         """
         ...
 
 
 def mean_confidence(found: Sequence[RecognizedWord]) -> float:
-    """Mean confidence; 0 where nothing was found."""
+    """The mean confidence; 0 if there are no words."""
     return sum(word.confidence for word in found) / len(found) if found else 0.0

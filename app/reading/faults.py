@@ -1,4 +1,4 @@
-"""Faults of a file that more than one reader finds."""
+"""Faults of a file that several readers report, and text cleaned for databases and JSON encoders."""
 
 import unicodedata
 
@@ -6,7 +6,7 @@ from app.domain.errors import DocumentFault
 
 
 def too_many_pages(most: int) -> DocumentFault:
-    return DocumentFault("too_many_pages", f"A file may have {most} pages: split it and upload the parts.")
+    return DocumentFault("too_many_pages", f"A file may have at most {most} pages: split it and upload the parts.")
 
 
 def damaged(what: str) -> DocumentFault:
@@ -22,24 +22,24 @@ def password_protected(what: str) -> DocumentFault:
 
 
 def nested_too_deep() -> DocumentFault:
-    return DocumentFault("corrupt", "The document is nested too deep to be read: save it anew in another program.")
+    return DocumentFault("corrupt", "The document is nested too deeply to be read: save it anew in another program.")
 
 
-_KEPT = frozenset("\n\t")
+_ALLOWED_CONTROLS = frozenset("\n\t")
 
 
 def scrubbed(text: str) -> str:
-    """Pairs of surrogates joined; lone ones, NUL and other control characters but newline and tab dropped."""
-    # True of nearly every word, and twenty times as fast as looking at its characters.
+    """The text without lone surrogates and control characters, except newline and tab; surrogate pairs are joined."""
+    # Nearly every word is printable, and this check is twenty times as fast as one of each character.
     if text.isprintable():
         return text
-    # PDFium hands out UTF-16 units: a round trip joins the halves of an astral character.
+    # PDFium returns UTF-16 units: a round trip joins the halves of an astral character.
     joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
-    return "".join(c for c in joined if c in _KEPT or unicodedata.category(c) not in {"Cc", "Cs"})
+    return "".join(c for c in joined if c in _ALLOWED_CONTROLS or unicodedata.category(c) not in {"Cc", "Cs"})
 
 
 def is_junk(character: str) -> bool:
-    """A character no reader would see: what a font without a mapping to Unicode yields."""
+    """Return true for an invisible character, such as a font without a mapping to Unicode yields."""
     if character.isspace():
         return False
     return character == "\ufffd" or unicodedata.category(character) in {"Cc", "Co"}

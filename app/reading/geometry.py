@@ -1,4 +1,4 @@
-"""Boxes and sizes: from PDF space and from pixels to points of the page as displayed, origin top left."""
+"""Boxes and sizes in points of the displayed page, with the origin top left; and words built from columns of fields."""
 
 import math
 from collections.abc import Iterable
@@ -8,21 +8,21 @@ from app.domain.errors import DocumentFault
 from app.domain.pages import Source, Word
 
 Box = tuple[float, float, float, float]
-"""x0, y0, x1, y1; y grows downwards unless said otherwise."""
+"""x0, y0, x1, y1. y grows downwards unless stated otherwise."""
 
 POINTS_PER_INCH = 72
 MAX_PIXELS = 50_000_000
-"""A page of A4 at 600 dpi has 35 million. Tesseract needs about 5 bytes for each."""
+"""Pixels of an image at most. A page of A4 at 600 dpi has 35 million; Tesseract needs about 5 bytes for each."""
 MAX_SIDE = 32_766
-"""Leptonica and Tesseract hold coordinates in 16 bits."""
+"""Pixels of a side at most, because Leptonica and Tesseract hold coordinates in 16 bits."""
 MIN_DPI = 72
-"""Below it body text is under 10 pixels high and nothing can be read."""
+"""The least resolution: below it body text is under 10 pixels high and can't be read."""
 
 
 def render_dpi(*, width: float, height: float, wanted: int) -> int:
-    """The dpi at which a page of this size in points stays within the pixel budget, `wanted` at most.
+    """The dpi, at most `wanted`, at which a page of this size in points stays within the pixel limits.
 
-    Raises DocumentFault (too_large) where even MIN_DPI would not.
+    Raises DocumentFault (too_large) if the page exceeds them even at MIN_DPI.
     """
     by_area = POINTS_PER_INCH * math.sqrt(MAX_PIXELS / max(width * height, 1))
     by_side = POINTS_PER_INCH * MAX_SIDE / max(width, height, 1)
@@ -34,7 +34,7 @@ def render_dpi(*, width: float, height: float, wanted: int) -> int:
 
 
 def check_pixels(*, width: int, height: int) -> None:
-    """Raises DocumentFault (too_large) for an image no reader could take."""
+    """Raise DocumentFault (too_large) for an image beyond the pixel limits."""
     if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE:
         raise too_many_pixels()
 
@@ -48,7 +48,7 @@ def too_many_pixels() -> DocumentFault:
 
 
 def displayed_box(box: Box, *, bounds: Box, rotation: int) -> Box:
-    """A box of PDF space (y grows upwards) on the page that shows `bounds` turned clockwise by `rotation`."""
+    """The box, given in PDF space (y grows upwards), on the page that shows `bounds` turned clockwise by `rotation`."""
     x0, y0, x1, y1 = box
     left, bottom, right, top = bounds
     match rotation:
@@ -63,7 +63,7 @@ def displayed_box(box: Box, *, bounds: Box, rotation: int) -> Box:
 
 
 def rotated_back(box: Box, *, degrees: float, size: tuple[int, int], original: tuple[int, int]) -> Box:
-    """The box, on an image of `size` that was turned counterclockwise, as it lies on the `original` one.
+    """Map a box from an image of `size`, which was turned counterclockwise, back to the `original` image.
 
     Both images share their centre. The result is the upright box around the tilted one.
     """
@@ -75,7 +75,7 @@ def rotated_back(box: Box, *, degrees: float, size: tuple[int, int], original: t
 
 
 def rotated_by_quarters(box: Box, *, quarters: int, size: tuple[int, int]) -> Box:
-    """The box once the image of `size` around it was turned counterclockwise by so many quarters of a circle."""
+    """The box after its image of `size` was turned counterclockwise by this number of quarter circles."""
     x0, y0, x1, y1 = box
     width, height = size
     match quarters % 4:
@@ -103,7 +103,7 @@ def enclosing(boxes: list[Box]) -> Box:
 
 
 def contains(box: Box, other: Box) -> bool:
-    """The middle of the other."""
+    """Return true if the centre of the other box lies in the box."""
     x, y = (other[0] + other[2]) / 2, (other[1] + other[3]) / 2
     return box[0] <= x <= box[2] and box[1] <= y <= box[3]
 
@@ -113,7 +113,7 @@ def area(box: Box) -> float:
 
 
 def clipped_box(box: Box, *, width: float, height: float) -> Box:
-    """The part on the page, in hundredths."""
+    """The part of the box that lies on the page, rounded to hundredths."""
     x0, y0, x1, y1 = box
     return (
         round(min(max(x0, 0), width), 2),
@@ -135,6 +135,11 @@ def words_from_columns(
     lines: Iterable[int],
     blocks: Iterable[int],
 ) -> list[Word]:
+    """Words made from columns of their fields, up to 300,000 for a book.
+
+    A frozen dataclass sets each attribute through a check: 300,000 words take 0.4 s, on either side of the pipe.
+    Setting the slots directly takes 0.15 s.
+    """
     new = Word.__new__
     set_text, set_box, set_confidence, set_source, set_line, set_block = _SETTERS
     words = []

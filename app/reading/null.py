@@ -1,4 +1,4 @@
-"""The engine that reads and draws nothing: pages without text, blank paper, at no cost and without child processes."""
+"""A recognizer and a renderer that return blank pages without reading the file and without child processes."""
 
 import struct
 import zlib
@@ -18,7 +18,7 @@ _A4 = (595.28, 841.89)
 
 
 class NullRecognizer:
-    """A Recognizer. Every file has `page_count` pages of A4; the file is never looked at."""
+    """Recognizes every file as `page_count` blank pages of A4. The file is never opened."""
 
     def __init__(self, *, page_count: int = 1, languages: frozenset[str] = frozenset({"eng"})) -> None:
         self._page_count = page_count
@@ -64,7 +64,7 @@ class _BlankFile:
 
 
 class NullRenderer:
-    """A Renderer. The file is read and not looked at; every page is blank."""
+    """Renders every page blank. The file's bytes are consumed and ignored."""
 
     version = "null"
 
@@ -97,7 +97,7 @@ class NullRenderer:
         pages: AsyncIterator[Sequence[Page]],
         into: IO[bytes],
     ) -> None:
-        """The file as it came."""
+        """Write the file unchanged."""
         async for chunk in content:
             into.write(chunk)
         async for _ in pages:
@@ -105,7 +105,7 @@ class NullRenderer:
 
 
 def _blank_png(width: int, height: int) -> bytes:
-    """In one bit a pixel."""
+    """A white PNG with one bit a pixel."""
     rows = (b"\0" + b"\xff" * ((width + 7) // 8)) * height
     chunks = (
         (b"IHDR", struct.pack(">2I5B", width, height, 1, 0, 0, 0, 0)),

@@ -1,4 +1,4 @@
-"""Recognition in child processes: a file costs one child, a crash one page, a hang its timeout."""
+"""Recognition in child processes: a crash loses one page, and a hang ends with the timeout."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,16 +18,16 @@ from app.reading.engines.choose import memory_bytes as memory_bytes_of
 _NOT_LANGUAGES = frozenset({"osd", "equ"})
 """Models for orientation and formulas; Tesseract crashes when asked to read with one."""
 _CPU_PER_SECOND = 2
-"""CPU seconds for each second of the page's timeout, as a second fence: it must never be the first to bite."""
+"""CPU seconds for each second of the page's timeout. This limit backs the timeout up and must never act before it."""
 
 
 class ProcessRecognizer:
-    """A Recognizer. Between `start` and `close` its children are there; unstarted, the first files wait for them.
+    """Recognizes files in child processes, which run from `start` to `close`. Without `start` the first files wait.
 
-    `engine` is one of `engines.py`. `memory_bytes` limits the address space of each child, by default to what the
-    engine needs. `pdf_cpu` is the CPU time that opening a PDF, or reading and drawing one of its pages, may take
-    without OCR: the slowest honest page of 2,757 files took 5.5 s. `tessdata` is a folder of *.traineddata, by
-    default that of the installed packages.
+    `engine` is a name that `engines/choose.py` knows. `memory_bytes` limits the address space of each child; the
+    default is what the engine needs. `pdf_cpu` is the CPU time that opening a PDF, or reading and drawing one of its
+    pages, may take without OCR: the slowest harmless page of 2,757 files took 5.5 s. `tessdata` is a folder of
+    *.traineddata; the default is that of the installed packages.
     """
 
     def __init__(
@@ -72,24 +72,24 @@ class ProcessRecognizer:
     async def open(self, path: Path, *, media_type: str, language: str, mode: Mode) -> AsyncIterator[OpenFile]:
         self._check(media_type, language)
         opening = _opening(path, media_type=media_type, language=language)
-        async with self._pool.seat() as seat:
-            reading = DocumentSession(self._pool, seat, opening=opening, mode=mode, timeout=self._page_timeout)
-            await reading.open()
+        async with self._pool.slot() as slot:
+            session = DocumentSession(self._pool, slot, opening=opening, mode=mode, timeout=self._page_timeout)
+            await session.open()
             try:
-                yield reading
+                yield session
             finally:
-                await reading.close()
+                await session.close()
 
     def _check(self, media_type: str, language: str) -> None:
         if media_type not in NAMES and media_type != ENCRYPTED:
             raise DocumentFault("unsupported", f"This type of file can't be read: send {SUPPORTED}.")
         if not set(language.split("+")) <= self._languages:
             installed = ", ".join(sorted(self._languages)) or "none"
-            raise DocumentFault("unsupported", f"No such language is installed; there are: {installed}.")
+            raise DocumentFault("unsupported", f"This language is not installed; choose from: {installed}.")
 
 
 def _opening(path: Path, *, media_type: str, language: str) -> wire.Message:
-    # Absolute: the child's working directory is another.
+    # An absolute path, because the child has another working directory.
     return {"do": "open", "path": str(path.absolute()), "media_type": media_type, "language": language}
 
 

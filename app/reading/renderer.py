@@ -1,4 +1,4 @@
-"""Rendering in child processes of its own, which are born when they are needed and end when they have rested."""
+"""Rendering in separate child processes, which start on demand and end after a time without work."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -25,17 +25,18 @@ log = structlog.get_logger()
 RENDERER_FAILED = "renderer_failed"
 
 IDLE_LIMIT = timedelta(seconds=60)
-"""Without work a child goes after so long: it holds 80 MB, and a fresh one takes half a second."""
+"""The time without work after which a child ends. It holds 80 MB, and a fresh one starts in half a second."""
 _CPU_PER_SECOND = 2
-"""CPU seconds for each second of the timeout, as with recognition: a second limit, never the first to act."""
+"""CPU seconds for each second of the timeout. This limit backs the timeout up and must never act before it."""
 _MOST_BYTES = 2 << 30
-"""The most bytes of one result, because a child that was taken over could fill a disk."""
+"""Bytes of one result at most, because a child that a file has taken over could fill a disk."""
 
 
 class ProcessRenderer:
-    """A Renderer. `timeout` is for one page and for each other step: opening, a batch of texts, writing it out.
+    """Renders pages and searchable copies in child processes.
 
-    `pdf_cpu` is the CPU time that opening a PDF or drawing a page may take, as with recognition.
+    `timeout` is for one page and for each other step: opening, a batch of texts, writing the result.
+    `pdf_cpu` is the CPU time that opening a PDF or drawing a page may take. A child ends after `rested` without work.
     """
 
     version = f"{version('pypdfium2')}-{version('pillow')}"
@@ -52,7 +53,7 @@ class ProcessRenderer:
     ) -> None:
         self._timeout = timeout
         self._rested = rested
-        self._rest: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._pool = ChildPool(
             size=children,
@@ -62,7 +63,7 @@ class ProcessRenderer:
                 "cpu_seconds": timeout.total_seconds() * _CPU_PER_SECOND,
                 "pdf_cpu_seconds": pdf_cpu.total_seconds(),
                 "max_pages": max_pages,
-                # It never reads: no model is loaded, and none need be there.
+                # A renderer recognises nothing: no model is loaded, and none has to be installed.
                 "tessdata": "/nonexistent",
                 "dpi": 0,
                 "warm": [],
@@ -71,8 +72,8 @@ class ProcessRenderer:
 
     async def close(self) -> None:
         self._closed = True
-        if self._rest is not None:
-            self._rest.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         await self._pool.close()
 
     def renders(self, media_type: str) -> bool:
@@ -81,8 +82,8 @@ class ProcessRenderer:
     async def page_image(
         self, content: AsyncIterator[bytes], *, media_type: str, number: int, width: int, into: IO[bytes]
     ) -> None:
-        async with self._opened(content, media_type=media_type) as desk:
-            await desk.ask({"do": "page_image", "number": number, "width": width}, into=into)
+        async with self._opened(content, media_type=media_type) as session:
+            await session.ask({"do": "page_image", "number": number, "width": width}, into=into)
 
     async def searchable(
         self,
@@ -92,41 +93,41 @@ class ProcessRenderer:
         pages: AsyncIterator[Sequence[Page]],
         into: IO[bytes],
     ) -> None:
-        async with self._opened(content, media_type=media_type) as desk:
-            await desk.ask({"do": "copy"})
+        async with self._opened(content, media_type=media_type) as session:
+            await session.ask({"do": "copy"})
             async for some in pages:
-                await desk.ask({"do": "lay", "pages": [wire.packed_words(page) for page in some]})
-            await desk.ask({"do": "save"}, into=into)
+                await session.ask({"do": "lay", "pages": [wire.packed_words(page) for page in some]})
+            await session.ask({"do": "save"}, into=into)
 
     @asynccontextmanager
     async def _opened(self, content: AsyncIterator[bytes], *, media_type: str) -> AsyncIterator["_RenderSession"]:
-        self._stay()
+        self._stop_idle_timer()
         try:
-            async with local_copy(content) as path, self._pool.seat() as seat:
-                desk = _RenderSession(await _child_of(seat), timeout=self._timeout)
-                await desk.open(path, media_type=media_type)
-                yield desk
+            async with local_copy(content) as path, self._pool.slot() as slot:
+                session = _RenderSession(await _child_of(slot), timeout=self._timeout)
+                await session.open(path, media_type=media_type)
+                yield session
         except DocumentFault as fault:
             if self._closed:
-                # The child was ended by us, not by the file.
-                raise Unavailable("rendering has stopped here: try again") from fault
+                # `close` ended the child, not the file.
+                raise Unavailable("this server is shutting down; try again") from fault
             raise
         finally:
-            self._rest_later()
+            self._start_idle_timer()
 
-    def _stay(self) -> None:
-        if self._rest is not None:
-            self._rest.cancel()
+    def _stop_idle_timer(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
 
-    def _rest_later(self) -> None:
-        self._stay()
+    def _start_idle_timer(self) -> None:
+        self._stop_idle_timer()
         if self._closed:
             return
-        self._rest = asyncio.get_running_loop().call_later(self._rested.total_seconds(), self._pool.dismiss_idle)
+        self._idle_timer = asyncio.get_running_loop().call_later(self._rested.total_seconds(), self._pool.dismiss_idle)
 
 
 class _RenderSession:
-    """One file in front of one child, once: who asked may ask again."""
+    """One file opened in one child. A failure is not retried here; the client may ask again."""
 
     def __init__(self, child: ChildProcess, *, timeout: timedelta) -> None:
         self._child = child
@@ -142,14 +143,16 @@ class _RenderSession:
             answer = await self._child.ask(request, within=self._timeout, take=take)
         except TimeoutError as error:
             limit = f"{self._timeout.total_seconds():g} s"
-            raise DocumentFault("timeout", f"It took over {limit}: simplify or split the document.") from error
+            raise DocumentFault("timeout", f"Rendering took over {limit}: simplify or split the document.") from error
         except ChildDied as death:
             log.warning(RENDERER_FAILED, how=death.how, on=request["do"])
             if death.how == OUT_OF_CPU:
-                raise DocumentFault("timeout", "It takes too much computing: simplify or split it.") from death
-            raise DocumentFault("corrupt", f"It ended the renderer ({death.how}): save the document anew.") from death
+                raise DocumentFault(
+                    "timeout", "Rendering takes too much CPU time: simplify or split the document."
+                ) from death
+            raise DocumentFault("corrupt", f"The document crashed the renderer ({death.how}): save it anew.") from death
         except ChildFailed as failure:
-            # Ours to mend, but nothing that another try would.
+            # A defect of Daira's, but another try would fail as well.
             log.exception(RENDERER_FAILED, on=request["do"])
             raise DocumentFault("corrupt", "The document can't be rendered: save it anew.") from failure
         if answer.get("fault") == "no_such_page":
@@ -158,12 +161,12 @@ class _RenderSession:
             raise DocumentFault(answer["fault"], answer["message"])
 
 
-async def _child_of(seat: PoolSlot) -> ChildProcess:
+async def _child_of(slot: PoolSlot) -> ChildProcess:
     try:
-        return await seat.child()
+        return await slot.child()
     except (RuntimeError, ConnectionResetError) as error:
         log.exception(RENDERER_FAILED, on="start")
-        raise Unavailable("no renderer could be started: try again") from error
+        raise Unavailable("no renderer could be started; try again in a few seconds") from error
 
 
 def _bounded(into: IO[bytes]) -> Callable[[bytes], None]:

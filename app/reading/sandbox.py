@@ -1,4 +1,4 @@
-"""The limits of a child: memory, CPU, files, and no network where the system lets it give that up."""
+"""Limits on a child's memory, CPU and files; it also gives up the network if the system allows that."""
 
 import ctypes
 import os
@@ -15,18 +15,18 @@ _OPEN_FILES = 64
 
 
 def enter_sandbox(*, parent: int, memory_bytes: int) -> None:
-    """Bind this process to its parent's life and to its limits, for good."""
+    """Bind this process to its parent's life and to its limits. This can't be undone."""
     if sys.platform == "linux":
         _die_with(parent)
     _limit(resource.RLIMIT_CORE, 0)
-    # It reads one file and writes to pipes.
+    # A child reads one file and writes only to pipes.
     _limit(resource.RLIMIT_FSIZE, 0)
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
     _limit(resource.RLIMIT_AS, memory_bytes)
 
 
 def allow_cpu(seconds: float) -> None:
-    """So much more CPU time from now on, then SIGXCPU: a second fence should the parent's clock fail."""
+    """Allow this many more CPU seconds, then SIGXCPU. The limit acts if the parent's timeout fails."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     soft = int(used.ru_utime + used.ru_stime + seconds) + 1
@@ -34,16 +34,17 @@ def allow_cpu(seconds: float) -> None:
 
 
 class CpuTimeLimit:
-    """CPU seconds for what runs behind it, all visits of one request together; then SIGPROF ends the process.
+    """Limits the CPU seconds that a library may use for one request; then SIGPROF ends the process.
 
-    For a library that may loop and can't be stopped. A clock on the wall has to be patient: the machine may be busy.
+    It guards a library that may loop and can't be stopped. A limit on elapsed time would have to be generous, because
+    the machine may be busy.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
     @contextmanager
-    def up(self) -> Iterator[None]:
+    def counting(self) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, self._seconds)
         try:
             yield
@@ -51,8 +52,8 @@ class CpuTimeLimit:
             signal.setitimer(signal.ITIMER_PROF, 0)
 
     @contextmanager
-    def down(self) -> Iterator[None]:
-        """For a while, within: what is used meanwhile does not count."""
+    def paused(self) -> Iterator[None]:
+        """Stop the count within this context: CPU time used meanwhile is not counted."""
         left, _ = signal.setitimer(signal.ITIMER_PROF, 0)
         try:
             yield
@@ -63,11 +64,11 @@ class CpuTimeLimit:
 def _die_with(parent: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # The parent may have died before the line above; nobody would ever tell us.
+    # The parent may have died before the line above: no signal would ever come then.
     if os.getppid() != parent:
         os._exit(0)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    # Only root may: elsewhere the container's network policy has to do.
+    # Only root may do this. Otherwise the container's network policy has to suffice.
     libc.unshare(_CLONE_NEWNET)
 
 
@@ -77,6 +78,6 @@ def _limit(kind: int, value: int) -> None:
     try:
         resource.setrlimit(kind, (wanted, wanted))
     except (ValueError, OSError):
-        # macOS knows RLIMIT_AS but refuses to set it.
+        # macOS defines RLIMIT_AS but refuses to set it.
         if sys.platform == "linux":
             raise

@@ -1,7 +1,7 @@
-"""The child process: opens a file when told to, reads a page when told to, and may die of either.
+"""The child process: it opens files and reads pages on request, and may crash on either.
 
-Everything that touches a user's bytes runs here. One request at a time; the answer to a request is `fault` (the
-file is to blame), `error` (we are) or what was asked for.
+All code that touches a user's bytes runs here. It handles one request at a time. An answer is `fault` (the file is to
+blame), `error` (Daira is to blame) or the result.
 """
 
 import gc
@@ -29,6 +29,8 @@ from app.reading.sandbox import CpuTimeLimit, allow_cpu, enter_sandbox
 
 
 class ReadableFile(Protocol):
+    """Reads the pages of one file that is open in the child."""
+
     @property
     def page_count(self) -> int: ...
 
@@ -41,14 +43,14 @@ class ReadableFile(Protocol):
 
 
 class RequestHandler:
-    """The one file that is open, and what it takes to read it."""
+    """Answers the parent's requests; holds the one file that is open."""
 
     def __init__(
-        self, *, engine: OcrEngine, fence: CpuTimeLimit, printing: RenderRequests, dpi: int, max_pages: int
+        self, *, engine: OcrEngine, cpu_limit: CpuTimeLimit, rendering: RenderRequests, dpi: int, max_pages: int
     ) -> None:
         self._engine = engine
-        self._fence = fence
-        self._printing = printing
+        self._cpu_limit = cpu_limit
+        self._rendering = rendering
         self._dpi = dpi
         self._max_pages = max_pages
         self._file: ReadableFile | None = None
@@ -61,7 +63,7 @@ class RequestHandler:
             case "page":
                 return self._page(request["number"], mode=Mode(request["mode"]))
             case do if do in REQUESTS:
-                return self._printing.answer(request, file=self._in_hand(), path=self._path)
+                return self._rendering.answer(request, file=self._open_file(), path=self._path)
             case _:
                 self._close()
                 return {}
@@ -78,30 +80,30 @@ class RequestHandler:
         return {
             "page_count": file.page_count,
             "warnings": wire.packed_warnings(file.warnings),
-            # Text formats were read whole: to open them in another child would only cost time.
+            # Text formats are read whole when opened: opening them in another child would only cost time.
             "shared": media_type == PDF or media_type in IMAGES,
         }
 
     def _opened(self, path: Path, *, media_type: str, language: str) -> ReadableFile:
         if media_type == PDF:
-            return PdfFile(path, engine=self._engine, fence=self._fence, language=language, dpi=self._dpi)
+            return PdfFile(path, engine=self._engine, cpu_limit=self._cpu_limit, language=language, dpi=self._dpi)
         if media_type in IMAGES:
             return ImageFile(path, engine=self._engine, language=language, max_pages=self._max_pages)
-        # Most children never see one.
+        # Imported on demand, because most children never read such a file.
         from app.reading.office.file import TextFile
 
         return TextFile(path, media_type=media_type, language=language, max_pages=self._max_pages)
 
     def _page(self, number: int, *, mode: Mode) -> wire.Message:
-        return {"page": wire.packed_words(self._in_hand().read(number, mode=mode))}
+        return {"page": wire.packed_words(self._open_file().read(number, mode=mode))}
 
-    def _in_hand(self) -> ReadableFile:
+    def _open_file(self) -> ReadableFile:
         if self._file is None:
             raise RuntimeError("No file is open")
         return self._file
 
     def _close(self) -> None:
-        self._printing.clear()
+        self._rendering.clear()
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -112,24 +114,24 @@ def main() -> None:
     setup = json.loads(sys.argv[1])
     enter_sandbox(parent=setup["parent"], memory_bytes=setup["memory_bytes"])
     engine = open_engine(setup["engine"], tessdata=Path(setup["tessdata"]), warm=setup["warm"])
-    desk = RequestHandler(
+    handler = RequestHandler(
         engine=engine,
-        fence=CpuTimeLimit(setup["pdf_cpu_seconds"]),
-        printing=RenderRequests(answers),
+        cpu_limit=CpuTimeLimit(setup["pdf_cpu_seconds"]),
+        rendering=RenderRequests(answers),
         dpi=setup["dpi"],
         max_pages=setup["max_pages"],
     )
     _send(answers, {"ready": True})
-    # Nothing of the above is garbage, and a page has thousands of words, none of them in a cycle.
+    # No object so far is garbage, and a page has thousands of words, none of them in a cycle.
     gc.freeze()
     gc.set_threshold(100_000)
     while (request := wire.read(requests)) is not None:
         allow_cpu(setup["cpu_seconds"])
-        _send(answers, _guarded(desk, request))
+        _send(answers, _guarded(handler, request))
 
 
 def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Our own copies of stdin and stdout: C libraries print to the latter, which now is stderr."""
+    """Private copies of stdin and stdout. C libraries print to stdout, which becomes stderr."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -143,15 +145,15 @@ def _send(answers: BinaryIO, message: wire.Message) -> None:
     answers.flush()
 
 
-def _guarded(desk: RequestHandler, request: wire.Message) -> wire.Message:
+def _guarded(handler: RequestHandler, request: wire.Message) -> wire.Message:
     try:
-        return desk.answer(request)
+        return handler.answer(request)
     except DocumentFault as fault:
         return {"fault": fault.code, "message": str(fault)}
     except MemoryError:
         return {"fault": "too_large", "message": "A page takes too much memory: scale it down or split the file."}
-    except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, the parent must hear of it
-        # Where, not what: the message of an unforeseen exception may quote the document.
+    except Exception as error:  # noqa: BLE001 - the boundary: the parent has to learn of any error
+        # The place and not the message, because the message of an unforeseen exception may quote the document.
         last = traceback.extract_tb(error.__traceback__)[-1]
         return {"error": f"{type(error).__name__} in {Path(last.filename).name}:{last.lineno} ({last.name})"}
 

@@ -1,4 +1,7 @@
-"""One open file, read by as many children as are free."""
+"""Files opened in child processes: a crash is retried once in a fresh child, a hang ends with the timeout.
+
+`DocumentSession` reads one document in as many children as are free.
+"""
 
 import asyncio
 from collections import deque
@@ -22,49 +25,52 @@ READER_DIED = "reader_died"
 OUT_OF_CPU = "SIGPROF"
 """The signal by which a child's own CPU limit ends it."""
 _OUT_OF_MEMORY = "SIGABRT"
-"""The signal by which C++ ends without memory. A child that read other files may have had less of it."""
+"""The signal by which C++ ends without memory. A child that has read other files may have had less memory left."""
 _KILLED = "SIGKILL"
-"""The signal by which the kernel ends a process that took too much; a second try shows whose fault it was."""
+"""The signal by which the kernel ends a process for its memory use. A second try shows if the file is to blame."""
 
 
 class FileSession:
-    """All calls raise DocumentFault."""
+    """Reads one file in one child at a time. All calls raise DocumentFault.
 
-    def __init__(self, seat: PoolSlot, *, opening: wire.Message, timeout: timedelta) -> None:
-        self.seat = seat
+    A crash is retried once in a fresh child. A hang ends with the timeout.
+    """
+
+    def __init__(self, slot: PoolSlot, *, opening: wire.Message, timeout: timedelta) -> None:
+        self.slot = slot
         self._opening = opening
         self._timeout = timeout
         self._opened: wire.Message = {}
         self._opened_in: ChildProcess | None = None
 
     async def open(self) -> wire.Message:
-        """Open the file and return the facts about it as a whole."""
-        await self._tried_twice(None, what="the file")
+        """The answer to opening the file: `page_count`, `warnings`, `shared`."""
+        await self._ask_with_retry(None, what="the file")
         return self._opened
 
     async def page(self, number: int, *, mode: Mode) -> wire.Message:
-        return await self._tried_twice({"do": "page", "number": number, "mode": mode}, what=f"page {number}")
+        return await self._ask_with_retry({"do": "page", "number": number, "mode": mode}, what=f"page {number}")
 
-    async def _tried_twice(self, request: wire.Message | None, *, what: str) -> wire.Message:
+    async def _ask_with_retry(self, request: wire.Message | None, *, what: str) -> wire.Message:
         try:
-            return await self._tried(request, what=what)
+            return await self._ask(request, what=what)
         except ChildDied as death:
             if death.how == _OUT_OF_MEMORY and death.was_fresh:
                 raise _fault_of_death(death, what=what) from death
         try:
-            return await self._tried(request, what=what)
+            return await self._ask(request, what=what)
         except ChildDied as death:
             raise _fault_of_death(death, what=what) from death
 
-    async def _tried(self, request: wire.Message | None, *, what: str) -> wire.Message:
+    async def _ask(self, request: wire.Message | None, *, what: str) -> wire.Message:
         try:
             return await self._answer(request)
         except ChildDied as death:
             log.warning(READER_DIED, how=death.how, on=what)
             if death.how == OUT_OF_CPU:
-                # It would take as long again.
+                # A second try would take as long.
                 raise DocumentFault(
-                    "timeout", f"Drawing {what} takes too much computing: simplify or split the document."
+                    "timeout", f"Drawing {what} takes too much CPU time: simplify or split the document."
                 ) from death
             raise
         except TimeoutError as error:
@@ -74,7 +80,7 @@ class FileSession:
             ) from error
 
     async def _answer(self, request: wire.Message | None) -> wire.Message:
-        child = await self.seat.child()
+        child = await self.slot.child()
         if child is not self._opened_in:
             child.files += 1
             self._opened = _checked_answer(await child.ask(self._opening, within=self._timeout))
@@ -105,20 +111,20 @@ PageTask = asyncio.Task[Page | UnreadablePage]
 
 
 class DocumentSession:
-    """An OpenFile. It has one seat for certain; others help while nobody waits for them."""
+    """Reads an open file's pages in its own pool slot, and in spare ones while no other file waits for a slot."""
 
     def __init__(
-        self, pool: ChildPool, seat: PoolSlot, *, opening: wire.Message, mode: Mode, timeout: timedelta
+        self, pool: ChildPool, slot: PoolSlot, *, opening: wire.Message, mode: Mode, timeout: timedelta
     ) -> None:
         self._pool = pool
         self._opening = opening
         self._mode = mode
         self._timeout = timeout
-        self._own = FileSession(seat, opening=opening, timeout=timeout)
+        self._own = FileSession(slot, opening=opening, timeout=timeout)
         self._helpers: list[FileSession] = []
         self._working: dict[PageTask, FileSession] = {}
         self._is_shared = False
-        """True when it is worth opening the file in several children."""
+        """True if the file is worth opening in several children."""
         self.page_count = 0
         self.warnings: Sequence[DocumentWarning] = ()
 
@@ -136,13 +142,13 @@ class DocumentSession:
             ended, _ = await asyncio.wait(self._working, return_when=asyncio.FIRST_COMPLETED)
             for work in ended:
                 del self._working[work]
-            # The next pages are on their way before anybody looks at these.
+            # Start the next pages before the caller works on these.
             await self._assign(waiting)
             for work in ended:
                 yield work.result()
 
     async def close(self) -> None:
-        """End what is still at work, and free the seats of helpers."""
+        """Cancel the pages that are still being read, and release the helpers' slots."""
         for work in self._working:
             work.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
@@ -151,29 +157,29 @@ class DocumentSession:
             await self._dismiss(helper)
 
     async def _assign(self, waiting: deque[int]) -> None:
-        """A page for everybody who is free; seats that others wait for, and those without a page, are given back."""
+        """Give each free session a page. Helpers without a page, or whose slot another file waits for, release it."""
         busy = set(self._working.values())
         if waiting and self._own not in busy:
             self._start(self._own, waiting)
         for helper in [helper for helper in self._helpers if helper not in busy]:
-            if waiting and not self._pool.is_wanted:
+            if waiting and not self._pool.has_waiters:
                 self._start(helper, waiting)
             else:
                 await self._dismiss(helper)
-        while waiting and self._is_shared and (seat := await self._pool.spare()):
-            helper = FileSession(seat, opening=self._opening, timeout=self._timeout)
+        while waiting and self._is_shared and (slot := await self._pool.spare()):
+            helper = FileSession(slot, opening=self._opening, timeout=self._timeout)
             self._helpers.append(helper)
             self._start(helper, waiting)
 
-    def _start(self, desk: FileSession, waiting: deque[int]) -> None:
-        self._working[asyncio.create_task(self._read(desk, waiting.popleft()))] = desk
+    def _start(self, session: FileSession, waiting: deque[int]) -> None:
+        self._working[asyncio.create_task(self._read(session, waiting.popleft()))] = session
 
     async def _dismiss(self, helper: FileSession) -> None:
         self._helpers.remove(helper)
-        await self._pool.give_back(helper.seat)
+        await self._pool.release(helper.slot)
 
-    async def _read(self, desk: FileSession, number: int) -> Page | UnreadablePage:
+    async def _read(self, session: FileSession, number: int) -> Page | UnreadablePage:
         try:
-            return wire.unpacked_words((await desk.page(number, mode=self._mode))["page"])
+            return wire.unpacked_words((await session.page(number, mode=self._mode))["page"])
         except DocumentFault as fault:
             return UnreadablePage(number, fault)

@@ -1,6 +1,6 @@
-"""Long-lived child processes, each taken for one file at a time and killed on its own.
+"""A pool of long-lived child processes, each of which serves one file at a time and can be killed on its own.
 
-Not a ProcessPoolExecutor: there one crash fails every job in flight, and a running job can't be stopped.
+A ProcessPoolExecutor would not do: one crash fails every job in flight, and a running job can't be stopped.
 """
 
 import asyncio
@@ -12,47 +12,49 @@ from typing import Any
 from app.reading.children.process import ChildDied, ChildFailed, ChildProcess
 
 FILES_BEFORE_RETIREMENT = 200
-"""C libraries leak; a fresh child costs 0.3 s."""
+"""A child is replaced after so many files, because C libraries leak. A fresh child costs 0.3 s."""
 _CLEARED_WITHIN = timedelta(seconds=5)
 
 
 class PoolSlot:
-    """The right to one child, whichever one it is by now."""
+    """The right to use one child. The child may be replaced in between."""
 
     def __init__(self, pool: "ChildPool") -> None:
         self._pool = pool
-        self.occupant: ChildProcess | None = None
+        self.process: ChildProcess | None = None
 
     async def child(self) -> ChildProcess:
-        """The child, a fresh one if the last died. Raises ConnectionResetError once the pool is closed."""
-        if self.occupant is None or not self.occupant.is_alive:
-            self.occupant = None
-            self.occupant = await self._pool.hire()
-        return self.occupant
+        """The slot's child; a fresh one if the last died. Raises ConnectionResetError once the pool is closed."""
+        if self.process is None or not self.process.is_alive:
+            self.process = None
+            self.process = await self._pool.take_child()
+        return self.process
 
 
 class ChildPool:
+    """Starts up to `size` children and lends each to one slot at a time."""
+
     def __init__(self, *, size: int, setup: Mapping[str, Any]) -> None:
         self._size = size
         self._setup = setup
-        self._seats = asyncio.Semaphore(size)
+        self._free_slots = asyncio.Semaphore(size)
         self._idle: list[ChildProcess] = []
         self._living: set[ChildProcess] = set()
         self._endings: set[asyncio.Task[None]] = set()
-        self._birth = asyncio.Lock()
-        """Held from before a child exists until `close` could find it."""
+        self._spawn_lock = asyncio.Lock()
+        """Held from before a child exists until `close` can find it."""
         self._closed = False
         self._waiting = 0
 
     @property
-    def is_wanted(self) -> bool:
-        """Somebody waits for a seat."""
+    def has_waiters(self) -> bool:
+        """True while a file waits for a slot."""
         return self._waiting > 0
 
     async def start(self) -> None:
-        """Have every child ready: the first job is then no slower than the next."""
+        """Start every child, so that the first job is no slower than the next."""
         missing = self._size - len(self._living)
-        # All are waited for, also after a failure: none may be born once this has returned.
+        # Wait for all, also after a failure: no child may start once this has returned.
         children = await asyncio.gather(*(self._spawned() for _ in range(missing)), return_exceptions=True)
         self._idle += [child for child in children if isinstance(child, ChildProcess)]
         for child in children:
@@ -60,9 +62,9 @@ class ChildPool:
                 raise child
 
     async def close(self) -> None:
-        """End every child, working or not; returns when none is left."""
+        """Kill every child, even if it is working, and wait until none is left."""
         self._closed = True
-        async with self._birth:
+        async with self._spawn_lock:
             self._idle.clear()
             for child in self._living:
                 child.kill()
@@ -70,38 +72,38 @@ class ChildPool:
             await asyncio.wait(self._endings)
 
     def dismiss_idle(self) -> None:
-        """End the children that nobody needs now."""
+        """Kill the children that are idle."""
         while self._idle:
             self._idle.pop().kill()
 
     @asynccontextmanager
-    async def seat(self) -> AsyncIterator[PoolSlot]:
-        """Waits for a seat. A child still at work when it is left is killed, others clear their desk."""
+    async def slot(self) -> AsyncIterator[PoolSlot]:
+        """Wait for a slot. On leaving, a child that is still working is killed; any other closes its file."""
         self._waiting += 1
         try:
-            await self._seats.acquire()
+            await self._free_slots.acquire()
         finally:
             self._waiting -= 1
-        seat = PoolSlot(self)
+        slot = PoolSlot(self)
         try:
-            yield seat
+            yield slot
         finally:
-            await self.give_back(seat)
+            await self.release(slot)
 
     async def spare(self) -> PoolSlot | None:
-        """One more seat, to be given back as soon as the pool is wanted; None where all are taken."""
-        if self._seats.locked():
+        """A free slot, to be released as soon as the pool has waiters; None if all are taken."""
+        if self._free_slots.locked():
             return None
-        await self._seats.acquire()
+        await self._free_slots.acquire()
         return PoolSlot(self)
 
-    async def give_back(self, seat: PoolSlot) -> None:
+    async def release(self, slot: PoolSlot) -> None:
         try:
-            await self._vacate(seat)
+            await self._clear(slot)
         finally:
-            self._seats.release()
+            self._free_slots.release()
 
-    async def hire(self) -> ChildProcess:
+    async def take_child(self) -> ChildProcess:
         while self._idle:
             child = self._idle.pop()
             if child.is_alive:
@@ -109,17 +111,17 @@ class ChildPool:
         return await self._spawned()
 
     async def _spawned(self) -> ChildProcess:
-        async with self._birth:
+        async with self._spawn_lock:
             self._check_open()
             child = await ChildProcess.spawn(self._setup)
             self._living.add(child)
-            ending = asyncio.create_task(self._bury(child))
+            ending = asyncio.create_task(self._forget_when_ended(child))
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)
         try:
             await child.ready()
         except RuntimeError:
-            # Killed by `close` before it was ready?
+            # `close` may have killed it before it was ready.
             self._check_open()
             raise
         return child
@@ -128,12 +130,12 @@ class ChildPool:
         if self._closed:
             raise ConnectionResetError("Recognition was closed")
 
-    async def _bury(self, child: ChildProcess) -> None:
+    async def _forget_when_ended(self, child: ChildProcess) -> None:
         await child.ended()
         self._living.discard(child)
 
-    async def _vacate(self, seat: PoolSlot) -> None:
-        child = seat.occupant
+    async def _clear(self, slot: PoolSlot) -> None:
+        child = slot.process
         if child is None or not child.is_alive:
             return
         if child.is_busy or child.files >= FILES_BEFORE_RETIREMENT:

@@ -1,4 +1,4 @@
-"""One child process as its parent sees it: asked, answered, or killed."""
+"""The parent's side of one child process: it sends requests, receives answers and kills the child."""
 
 import asyncio
 import json
@@ -16,40 +16,42 @@ from app.reading.children import wire
 _ROOT = Path(__file__).resolve().parents[3]
 """The folder that holds the package `app`."""
 _READY_WITHIN = timedelta(seconds=60)
-"""Starting takes 0.3 s; more than this is a broken installation, not a busy machine."""
-_STDERR_KEPT = 4096
+"""Starting takes 0.3 s. A start beyond this limit means a broken installation, not a busy machine."""
+_STDERR_TAIL = 4096
 _Stream = TypeVar("_Stream", asyncio.StreamReader, asyncio.StreamWriter)
 
 
 class ChildDied(Exception):
-    """The process ended before it answered; `how` names the signal or the exit status."""
+    """The process ended before it answered. `how` names the signal or the exit status."""
 
     def __init__(self, how: str, *, was_fresh: bool) -> None:
         super().__init__(f"The reader died ({how})")
         self.how = how
         self.was_fresh = was_fresh
-        """It had read no other file."""
+        """True if the child had read no other file."""
 
 
 class ChildFailed(RuntimeError):
-    """The child met something nobody foresaw and said so. It lives."""
+    """The child reported an unforeseen error and is still alive."""
 
 
 class ChildProcess:
+    """Runs one child process and talks to it over pipes."""
+
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._stderr = bytearray()
         self._draining = asyncio.create_task(self._drain())
         self.is_busy = False
         self.files = 0
-        """Opened so far."""
+        """The number of files opened so far."""
 
     @classmethod
     async def spawn(cls, setup: Mapping[str, Any]) -> Self:
         return cls(
             await asyncio.create_subprocess_exec(
                 sys.executable,
-                # Without -P the working directory could put modules in our way.
+                # Without -P modules in the working directory could shadow ours.
                 "-P",
                 "-m",
                 "app.reading.children.child",
@@ -72,14 +74,14 @@ class ChildProcess:
         return self._process.returncode is None
 
     async def ready(self) -> None:
-        """Wait for it to be able to work. Raises RuntimeError where it does not get so far; it is dead then."""
+        """Wait until the child can work. Raises RuntimeError if it can't be started; it is dead then."""
         try:
             async with asyncio.timeout(_READY_WITHIN.total_seconds()):
                 await wire.receive(_pipe(self._process.stdout))
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, ValueError) as error:
             self.kill()
             await self.ended()
-            # No document was seen yet: what it printed is safe to show.
+            # The child has not read a document yet, so its output is safe to show.
             printed = self._stderr.decode(errors="replace").strip()
             raise RuntimeError(f"No reader could be started ({self._how()}): {printed}") from error
         except BaseException:
@@ -89,9 +91,9 @@ class ChildProcess:
     async def ask(
         self, request: wire.Message, *, within: timedelta, take: Callable[[bytes], object] | None = None
     ) -> wire.Message:
-        """Raises ChildDied, ChildFailed, TimeoutError. Unless it answered, the child is dead afterwards.
+        """Return the child's answer. Raises ChildDied, ChildFailed, TimeoutError; without an answer the child is dead.
 
-        `take` gets the bytes that come ahead of the answer, chunk by chunk; what it raises ends the child, too.
+        `take` gets the bytes that come before the answer, chunk by chunk. An exception from it kills the child, too.
         """
         self.is_busy = True
         try:
@@ -106,7 +108,7 @@ class ChildProcess:
         return answer
 
     def kill(self) -> None:
-        """At once, with whatever it may have started; `ended` waits for it."""
+        """Kill the child at once, with any process that it started; `ended` waits for its end."""
         if self.is_alive:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -132,9 +134,9 @@ class ChildProcess:
 
     async def _drain(self) -> None:
         stderr = _pipe(self._process.stderr)
-        while chunk := await stderr.read(_STDERR_KEPT):
+        while chunk := await stderr.read(_STDERR_TAIL):
             self._stderr += chunk
-            del self._stderr[:-_STDERR_KEPT]
+            del self._stderr[:-_STDERR_TAIL]
 
     def _how(self) -> str:
         code = self._process.returncode or 0
@@ -147,13 +149,13 @@ def _pipe(stream: _Stream | None) -> _Stream:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of ours: no secrets for a process that runs what a stranger sent."""
+    """The child's environment, without the parent's: a process that reads a stranger's bytes gets no secrets."""
     return {
         "PATH": os.defpath,
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
         "PYTHONPATH": str(_ROOT),
-        # One core for each child: more threads cost a page three times its CPU, and memory for their stacks.
+        # One core for each child: more threads triple a page's CPU time and need memory for their stacks.
         "OMP_THREAD_LIMIT": "1",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",

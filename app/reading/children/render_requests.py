@@ -1,4 +1,4 @@
-"""Child-side rendering: streams a page image or a searchable PDF of the open file to the parent, in chunks."""
+"""Child-side rendering: streams a page image or a searchable PDF of the open file to the parent."""
 
 import io
 from pathlib import Path
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 REQUESTS = frozenset({"page_image", "copy", "lay", "save"})
 _CHUNK = 256 * 1024
 _QUICK = 3
-"""Level of compression: a third of the usual one's time, for a tenth more bytes."""
+"""Level of compression: a third of the default level's time, with a tenth more bytes."""
 
 
 class RenderRequests:
-    """Raises DocumentFault."""
+    """Answers requests for page images and searchable copies. Raises DocumentFault."""
 
     def __init__(self, answers: BinaryIO) -> None:
         self._out = _ChunkWriter(answers)
@@ -32,7 +32,7 @@ class RenderRequests:
 
     def answer(self, request: wire.Message, *, file: object, path: Path) -> wire.Message:
         if not isinstance(file, PdfFile | ImageFile):
-            raise DocumentFault("unsupported", "This type of file has no pages to look at.")
+            raise DocumentFault("unsupported", "This type of file has no pages to show.")
         match request["do"], self._copy:
             case "page_image", _:
                 self._page_image(file, request["number"], width=request["width"])
@@ -74,7 +74,7 @@ def _shown(frame: ImageFrame, *, width: int) -> Image.Image:
 
 
 def _copy_of(file: PdfFile | ImageFile, path: Path) -> "SearchableCopy":
-    # It takes a tenth of a second and some memory to load, which those who only read need not spend.
+    # Imported on demand: loading takes a tenth of a second and memory, which children that only read don't need.
     from app.reading.pdf.searchable import ImageCopy, PdfCopy
 
     if isinstance(file, ImageFile):
@@ -83,7 +83,7 @@ def _copy_of(file: PdfFile | ImageFile, path: Path) -> "SearchableCopy":
 
 
 class _ChunkWriter(io.RawIOBase):
-    """Closing one writer upon it leaves it open for the next."""
+    """A raw stream of chunks to the parent. Closing a writer on it leaves it open for the next."""
 
     def __init__(self, answers: BinaryIO) -> None:
         self._answers = answers

@@ -1,4 +1,4 @@
-"""Messages between the service and a child: JSON with its length before it."""
+"""The messages between the service and a child: JSON preceded by its length."""
 
 import json
 import struct
@@ -12,11 +12,11 @@ from app.reading.geometry import words_from_columns
 
 Message = dict[str, Any]
 BYTES = "bytes"
-"""The name of a message that bytes follow: a part of an answer that is still to come."""
+"""The key of a message that announces bytes: a part of an answer that is still to come."""
 
 _LENGTH = struct.Struct(">I")
 _LONGEST = 64 * 1024 * 1024
-"""Ten times the longest page a child sends; a length beyond it is no length."""
+"""Bytes of a message at most, ten times the longest page that a child sends."""
 
 
 def frame(message: Message) -> bytes:
@@ -25,12 +25,12 @@ def frame(message: Message) -> bytes:
 
 
 def frame_bytes(content: bytes) -> bytes:
-    """A message that tells a length, and as many bytes after it, as they are."""
+    """A message with the content's length, followed by the content itself."""
     return frame({BYTES: len(content)}) + content
 
 
 async def receive(stream: StreamReader) -> Message:
-    """Raises asyncio.IncompleteReadError at the end of the stream, ValueError for what is no message."""
+    """The next message. Raises asyncio.IncompleteReadError at the stream's end, ValueError or TypeError if invalid."""
     (length,) = _LENGTH.unpack(await stream.readexactly(_LENGTH.size))
     if length > _LONGEST:
         raise ValueError("A message longer than any page")
@@ -38,7 +38,7 @@ async def receive(stream: StreamReader) -> Message:
 
 
 async def receive_bytes(stream: StreamReader, announced: Message) -> bytes:
-    """Decode the warnings in a message. Raises what `receive` raises."""
+    """The bytes that a message announced. Raises the same exceptions as `received`."""
     if not 0 <= announced[BYTES] <= _LONGEST:
         raise ValueError("A chunk longer than any")
     return await stream.readexactly(announced[BYTES])
@@ -60,11 +60,11 @@ def _decoded(body: bytes) -> Message:
 
 
 _PER_POINT = 100
-"""Boxes are given in hundredths of a point: JSON is three times as fast with whole numbers."""
+"""Boxes are sent in hundredths of a point, because JSON is three times as fast with whole numbers."""
 
 
 def packed_words(page: Page) -> Message:
-    """Words as columns: 300,000 of them are a book, and names or brackets for each would take a second."""
+    """The page as a message, its words as columns. A book has 300,000 words: keys for each would take a second."""
     words = page.words
     return {
         "number": page.number,
@@ -104,7 +104,7 @@ def unpacked_words(message: Message) -> Page:
 
 
 def _shortened(column: list[Any]) -> list[Any]:
-    """One value where it is the same for all."""
+    """The column, reduced to one value if all are equal."""
     return column[:1] if column.count(column[0] if column else None) == len(column) else column
 
 
@@ -113,7 +113,7 @@ def _lengthened(column: list[Any], count: int) -> list[Any]:
 
 
 def packed_warnings(warnings: Sequence[DocumentWarning]) -> list[tuple[str, str]]:
-    """Decode the warnings of a file as a whole, which name no pages."""
+    """Warnings about a file as a whole, without page numbers, as JSON values."""
     return [(warning.code, warning.detail) for warning in warnings]
 
 

@@ -1,4 +1,4 @@
-"""Engines by their names, and what they need."""
+"""OCR engines by name, and the memory that each needs."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def memory_bytes(name: str) -> int:
 
 
 def open_engine(name: str, *, tessdata: Path, warm: list[str]) -> OcrEngine:
-    """`auto`, `tesseract` or `rapidocr`, ready to read; `warm` are the languages that Tesseract has loaded."""
+    """The engine `auto`, `tesseract` or `rapidocr`, ready to read. Tesseract loads the languages of `warm` at once."""
     match name:
         case "rapidocr":
             return _rapid()

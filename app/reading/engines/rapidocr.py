@@ -1,7 +1,7 @@
-"""RapidOCR (PP-OCR models on ONNX): it finds and reads lines; which way up, the words and their order are ours.
+"""RapidOCR (PP-OCR models on ONNX) finds and reads lines; this module adds orientation, words and reading order.
 
-Optional: `daira[rapidocr]`. Better than Tesseract on receipts, photos and fax, at several times the CPU and memory.
-It knows no language but that of its models: Latin, Greek and CJK letters.
+It is optional: `daira[rapidocr]`. It reads receipts, photos and fax better than Tesseract, at several times the CPU
+and memory. It has no languages to choose from; its models know Latin, Greek and CJK letters.
 """
 
 import math
@@ -21,18 +21,18 @@ from app.reading.geometry import rotated_by_quarters, rotated_size
 from app.reading.layout.lines import numbered
 from app.reading.layout.reading_order import in_reading_order
 
-_LOOKED_AT = 2_900_000
-"""Pixels in which lines are searched: A4 with 2,000 on its longer side. With 1,400 it overlooks lines."""
+_SEARCHED_PIXELS = 2_900_000
+"""Pixels of the image in which lines are searched: A4 with 2,000 on its longer side. With 1,400 it overlooks lines."""
 _SLENDER = 8
-"""Ratio of the sides from which paper is added: the search enlarges the shorter side to 736 pixels."""
+"""Ratio of the sides from which paper is added, because the search enlarges the shorter side to 736 pixels."""
 _LOWEST = 64
 """Pixels of the shorter side below which nothing is found."""
 _DOUBTFUL = 0.5
-"""Confidence of a line below which it is a stain rather than text (RapidOCR's own)."""
-_ASKED = 20
-"""Lines that are asked which way up they stand: one may be mistaken, the most of them are not."""
+"""Confidence of a line below which it is taken for a stain (RapidOCR's own threshold)."""
+_CLASSIFIED = 20
+"""Lines whose orientation is classified: one may be wrong, but the majority is right."""
 _LONG = 3
-"""Length of a line, in heights, from which it may run across the others."""
+"""Length of a line, in heights, from which it is accepted as running across the others."""
 _SETTINGS: Mapping[str, str | int | bool] = MappingProxyType(
     {
         "Global.log_level": "critical",
@@ -40,7 +40,7 @@ _SETTINGS: Mapping[str, str | int | bool] = MappingProxyType(
         "Global.use_vertical_padding": False,
         "EngineConfig.onnxruntime.intra_op_num_threads": 1,
         "EngineConfig.onnxruntime.inter_op_num_threads": 1,
-        # It would keep the memory that the largest page took.
+        # The arena would keep the memory that the largest page took.
         "EngineConfig.onnxruntime.enable_cpu_mem_arena": False,
     }
 )
@@ -54,7 +54,7 @@ def is_installed() -> bool:
 
 
 class RapidOcrEngine:
-    """An Engine."""
+    """Recognizes words with RapidOCR, in any orientation of the page."""
 
     def __init__(self) -> None:
         import cv2
@@ -67,7 +67,7 @@ class RapidOcrEngine:
         self._nothing_found = RapidOCRError
 
     def warm(self) -> None:
-        """Have the models loaded, which the first words do: 1.5 s of CPU and 80 MB."""
+        """Load the models, by reading one word: 1.5 s of CPU and 80 MB."""
         page = Image.new("L", (320, 64), 255)
         ImageDraw.Draw(page).text((16, 16), "Warm", fill=0, font_size=32)
         self.words(page, language="", dpi=200)
@@ -85,7 +85,7 @@ class RapidOcrEngine:
         return _turned(numbered(in_reading_order(lines)), 4 - quarters, rotated_size(image.size, quarters=quarters))
 
     def _read(self, image: Image.Image) -> tuple[list[LineStrip], int]:
-        """The lines, and how often the page must be turned by a quarter, counterclockwise, to be upright."""
+        """The lines, and the number of quarter turns, counterclockwise, that make the page upright."""
         picture = _on_wide_paper(image)
         quads = self._found(picture)
         if not len(quads):
@@ -115,8 +115,8 @@ class RapidOcrEngine:
         return quads
 
     def _quarters(self, cuts: Sequence[_Pixels]) -> int:
-        """By the longest lines: what is short, such as a digit, has no direction."""
-        longest = sorted(cuts, key=lambda cut: max(cut.shape[:2]), reverse=True)[:_ASKED]
+        """The quarter turns that make the page upright, by its longest lines; a short one has no direction."""
+        longest = sorted(cuts, key=lambda cut: max(cut.shape[:2]), reverse=True)[:_CLASSIFIED]
         runs_up = sum(cut.shape[0] - cut.shape[1] for cut in longest) > 0
         lines = [_rotated(cut, int(runs_up)) for cut in longest if (cut.shape[0] > cut.shape[1]) is runs_up]
         _, sides = self._reader.cls_and_rotate(lines)
@@ -125,14 +125,14 @@ class RapidOcrEngine:
 
 
 def _upright_line(cut: _Pixels, quad: _Quads) -> _Pixels:
-    """The line as it lies on the page: RapidOCR lays down what is higher than wide, such as the digit 1."""
+    """The cut as it lies on the page. RapidOCR turns a cut that is higher than wide, such as the digit 1."""
     top, right, bottom, left = (float(np.linalg.norm(quad[i] - quad[(i + 1) % 4])) for i in range(4))
     is_high = max(left, right) > max(top, bottom)
     return _rotated(cut, 3) if is_high and cut.shape[1] > cut.shape[0] else cut
 
 
 def _turn(cut: _Pixels, quarters: int) -> int:
-    """The page's, but for a line that clearly runs across the others."""
+    """The quarter turns of a line: those of the page, unless the line clearly runs across the others."""
     height, width = cut.shape[:2]
     along, across = (height, width) if quarters % 2 else (width, height)
     return (quarters + 1) % 4 if across > _LONG * along else quarters
@@ -147,7 +147,7 @@ def _turned(words: Iterable[RecognizedWord], quarters: int, size: tuple[int, int
 
 
 def _on_wide_paper(image: Image.Image) -> Image.Image:
-    """The image, with paper to the right or below where it is very slender."""
+    """The image, with paper added to the right or below if it is very slender."""
     least = max(math.ceil(max(image.size) / _SLENDER), _LOWEST)
     size = (max(image.width, least), max(image.height, least))
     if size == image.size:
@@ -158,7 +158,7 @@ def _on_wide_paper(image: Image.Image) -> Image.Image:
 
 
 def _shrunk(picture: Image.Image) -> Image.Image:
-    ratio = math.sqrt(_LOOKED_AT / (picture.width * picture.height))
+    ratio = math.sqrt(_SEARCHED_PIXELS / (picture.width * picture.height))
     if ratio >= 1:
         return picture
     return picture.resize((round(picture.width * ratio), round(picture.height * ratio)), Image.Resampling.BOX)
@@ -176,7 +176,7 @@ def _around(quad: _Quads, image: Image.Image) -> tuple[int, int, int, int]:
 
 
 def _letters(text: str, info: Any) -> Iterator[LetterBox]:
-    """RapidOCR gives a place, in columns of its own, to all letters but white space, and a confidence to all."""
+    """The line's letters. RapidOCR gives each a confidence and, except white space, a place in columns of its own."""
     places = iter([place for word in info.word_cols for place in word])
     width = max(info.line_txt_len, 1.0)
     for letter, confidence in zip(text, info.confs, strict=True):

@@ -1,6 +1,6 @@
-"""Tesseract: grey pixels in, words with boxes out.
+"""Tesseract as an engine: grey pixels in, words with boxes out.
 
-User bytes are never handed to it, only decoded pixels: its wheel bundles old codecs.
+Tesseract gets only decoded pixels, never a user's bytes, because its wheel bundles old codecs.
 """
 
 from collections import Counter
@@ -11,31 +11,31 @@ import tesserocr
 from PIL import Image
 
 from app.reading.engine import RecognizedWord, RenderFiner
-from app.reading.engines.fallback import ReadCell, missed_cells
+from app.reading.engines.fallback import CellReader, missed_cells
 from app.reading.faults import scrubbed
 from app.reading.geometry import Box, rotated_by_quarters, rotated_size
 from app.reading.layout.lines import Region, is_vertical, is_within, lines_of, numbered, with_even_heights
 from app.reading.layout.table_rows import tables_by_rows
 
 _MOST_LOADED = 3
-"""Language models kept in memory (10 to 40 MB each)."""
+"""Language models that stay in memory (10 to 40 MB each)."""
 _TRANSPOSED = {1: Image.Transpose.ROTATE_90, 2: Image.Transpose.ROTATE_180, 3: Image.Transpose.ROTATE_270}
 _WORD_LEVEL = "5"
 _TSV_COLUMNS = 12
 
 
 class TesseractEngine:
-    """An Engine."""
+    """Recognizes words with Tesseract, in any orientation of the page, and reads tables by rows."""
 
     def __init__(self, *, tessdata: Path) -> None:
         self._tessdata = tessdata
         self._loaded: dict[str, tesserocr.PyTessBaseAPI] = {}
-        # Orientation detection needs a model of its own; without it pages must come upright.
+        # Detecting the orientation needs a model of its own; without it pages must come upright.
         has_osd = (tessdata / "osd.traineddata").is_file()
         self._layout = tesserocr.PSM.AUTO_OSD if has_osd else tesserocr.PSM.AUTO
 
     def load(self, language: str) -> tesserocr.PyTessBaseAPI:
-        """Have a language ready: the first page in it is then no slower than the next."""
+        """Load a language's model, so that the first page is no slower than the next."""
         if language not in self._loaded:
             while len(self._loaded) >= _MOST_LOADED:
                 self._loaded.pop(next(iter(self._loaded))).End()
@@ -57,7 +57,7 @@ class TesseractEngine:
         finally:
             api.Clear()
 
-        def alone(picture: Image.Image) -> RecognizedWord | None:
+        def read_cell(picture: Image.Image) -> RecognizedWord | None:
             api.SetPageSegMode(tesserocr.PSM.SINGLE_LINE)
             try:
                 words = _all_words(_recognised(api, picture, dpi=dpi))
@@ -66,7 +66,7 @@ class TesseractEngine:
                 api.Clear()
                 api.SetPageSegMode(self._layout)
 
-        return _in_rows(regions, image, quarters=quarters, alone=alone)
+        return _in_rows(regions, image, quarters=quarters, read_cell=read_cell)
 
 
 def _recognised(api: tesserocr.PyTessBaseAPI, image: Image.Image, *, dpi: int) -> list[Region]:
@@ -78,7 +78,10 @@ def _recognised(api: tesserocr.PyTessBaseAPI, image: Image.Image, *, dpi: int) -
 
 
 def _regions(tsv: str) -> list[Region]:
-    """Columns: level, page, block, paragraph, line, word, left, top, width, height, confidence, text."""
+    """The regions in Tesseract's TSV.
+
+    Its columns: level, page, block, paragraph, line, word, left, top, width, height, confidence, text.
+    """
     regions: dict[str, dict[str, dict[str, list[RecognizedWord]]]] = {}
     for row in tsv.split("\n"):
         fields = row.split("\t")
@@ -99,17 +102,19 @@ def _regions(tsv: str) -> list[Region]:
 
 
 def _quarters(api: tesserocr.PyTessBaseAPI) -> int:
-    """Quarters of a circle by which the page must be turned counterclockwise to be upright: those of most regions."""
+    """Quarter turns, counterclockwise, that make the page upright: those of most regions."""
     iterator = api.GetIterator()
     if iterator is None:
         return 0
-    # Tesseract numbers its orientations (up, right, down, left) in this very sense.
+    # Tesseract numbers its orientations (up, right, down, left) in this direction.
     found = Counter(int(region.Orientation()[0]) for region in tesserocr.iterate_level(iterator, tesserocr.RIL.BLOCK))
     return found.most_common(1)[0][0]
 
 
-def _in_rows(regions: list[Region], image: Image.Image, *, quarters: int, alone: ReadCell) -> list[RecognizedWord]:
-    """In reading order; rows are rows on the upright page, whichever way the picture shows it."""
+def _in_rows(
+    regions: list[Region], image: Image.Image, *, quarters: int, read_cell: CellReader
+) -> list[RecognizedWord]:
+    """The words in reading order. Rows are those of the upright page, in whichever orientation the picture shows it."""
     size = image.size
     upright: list[Region] = [
         [
@@ -123,9 +128,9 @@ def _in_rows(regions: list[Region], image: Image.Image, *, quarters: int, alone:
 
     def also(table: Box) -> list[RecognizedWord]:
         page = image.transpose(_TRANSPOSED[quarters]) if quarters else image
-        # A column of digits was taken for a line that runs upwards: there are none in a table.
+        # Tesseract takes a column of digits for a line that runs upwards: a table has none.
         standing[:] = [region for region in standing if not is_within(table, region)]
-        return list(missed_cells(page, _all_words([*lying, *standing]), within=table, read=alone))
+        return list(missed_cells(page, _all_words([*lying, *standing]), within=table, read=read_cell))
 
     rows = tables_by_rows(lying, also=also)
     back, turned = 4 - quarters, rotated_size(size, quarters=quarters)

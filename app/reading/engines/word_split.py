@@ -1,4 +1,4 @@
-"""A line of text as one strip of pixels, cut into words where its letters leave gaps."""
+"""A line of text as one strip of pixels, split into words at the gaps between letters."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,15 @@ from app.reading.faults import scrubbed
 from app.reading.geometry import Box, rotated_by_quarters
 
 _INK = 0.35
-"""Difference from the paper, of the strip's whole range of grey, from which a pixel is ink."""
+"""Difference from the paper, as a share of the strip's range of grey, from which a pixel is ink."""
 _Grey = npt.NDArray[np.uint8]
 _Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class LetterBox:
+    """One letter and its place along the line."""
+
     text: str
     place: float
     """The letter's middle along the line, 0 to 1."""
@@ -28,14 +30,16 @@ class LetterBox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineStrip:
+    """A line's letters and its pixels, turned upright."""
+
     letters: Sequence[LetterBox]
-    """White space among them."""
+    """The line's letters, white space included."""
     box: Box
-    """On the image."""
+    """The strip's place on the image."""
     quarters: int
-    """Quarter turns counterclockwise that make the line upright."""
+    """Quarter turns of the image, counterclockwise, that make the line upright."""
     grey: _Grey
-    """The pixels of the box, upright."""
+    """The pixels of the box, turned upright."""
 
     @classmethod
     def cut(cls, image: _Grey, box: tuple[int, int, int, int], *, quarters: int, letters: Sequence[LetterBox]) -> Self:
@@ -44,7 +48,7 @@ class LineStrip:
 
 
 def split_words(strip: LineStrip) -> list[RecognizedWord]:
-    """From left to right of the line as it is read, with boxes on the image."""
+    """The line's words in reading direction, with boxes on the image."""
     words = list(_words(strip.letters))
     ink = _ink(strip.grey)
     cuts = [0, *(_gap(ink, a[-1].place, b[0].place) for a, b in pairwise(words)), ink.shape[1]]
@@ -71,7 +75,7 @@ def _words(letters: Sequence[LetterBox]) -> Iterator[list[LetterBox]]:
 
 
 def _ink(grey: _Grey) -> _Mask:
-    """Ink of any colour: pixels unlike most of the strip."""
+    """Pixels of ink: those that differ from most of the strip, in whichever colour."""
     values = grey.astype(np.int16)
     paper = np.median(values)
     spread = max(int(values.max()) - paper, paper - int(values.min()), 1)
@@ -100,7 +104,7 @@ def _around_ink(ink: _Mask, start: int, end: int) -> Box:
 
 
 def _on_image(box: Box, strip: LineStrip) -> Box:
-    """From the strip's own pixels: the strip turned back, and put where it was."""
+    """The box, given in the strip's own pixels, on the image."""
     height, width = strip.grey.shape
     x0, y0, x1, y1 = rotated_by_quarters(box, quarters=4 - strip.quarters, size=(width, height))
     left, top = strip.box[:2]

@@ -1,7 +1,7 @@
-"""An image file, frame by frame: only TIFF has pages, of an animation or a burst the first frame counts.
+"""An image file, frame by frame. Only TIFF has pages; of an animation or a burst the first frame is read.
 
-Points come from the file's dpi where it is credible (70 to 1200), else 200 dpi are assumed: a letter scanned at
-200 dpi is the commonest file without one, and nothing but the size in points depends on it.
+Sizes in points come from the file's dpi if it is credible (70 to 1200). Otherwise 200 dpi are assumed: a letter
+scanned at 200 dpi is the commonest file without one, and only the size in points depends on it.
 """
 
 import math
@@ -42,11 +42,11 @@ _BLAMED_ON_THE_FILE = (
     struct.error,
     zlib.error,
 )
-"""Exceptions of Pillow's and libheif's decoders on damaged files, besides OSError without an errno."""
+"""Exceptions that Pillow's and libheif's decoders raise on damaged files, besides OSError without an errno."""
 
 
 class ImageFile:
-    """Raises DocumentFault (corrupt, too_large, too_many_pages)."""
+    """Reads the frames of one image file. Raises DocumentFault (corrupt, too_large, too_many_pages)."""
 
     def __init__(self, path: Path, *, engine: OcrEngine, language: str, max_pages: int) -> None:
         self._engine = engine
@@ -76,25 +76,27 @@ class ImageFile:
             size=frame.size,
             rotation=frame.rotation,
             language=self._language,
-            dpi=_recognition_dpi(image, frame.told),
+            dpi=_recognition_dpi(image, frame.declared_dpi),
         )
         return replace(page, warnings=(*page.warnings, *self._page_warnings))
 
     @contextmanager
     def frame(self, number: int) -> Iterator[ImageFrame]:
-        """Raises DocumentFault for what is found wrong within the context, too."""
+        """Open a frame. Raises DocumentFault for damage that is found within the context, too."""
         self._stream.seek(0)
-        # Opened anew for each page: what loading turned or dropped stays out of the next, and memory comes free.
+        # Opened anew for each page, so that changes by loading don't reach the next page, and memory is freed.
         with _faults(), Image.open(self._stream, formats=self._formats) as stored:
             if self.page_count > 1:
                 stored.seek(number - 1)
             check_pixels(width=stored.width, height=stored.height)
-            # HEIF is turned by its container as it is decoded; its EXIF then says that nothing is left to turn.
+            # The decoder already turns HEIF as its container says; its EXIF then needs no turn.
             orientation = stored.getexif().get(ExifTags.Base.Orientation, 1)
             orientation = orientation if orientation in range(1, 9) else 1
-            told = _resolution(stored, sideways=rotation_of(orientation) in {90, 270})
+            declared = _resolution(stored, sideways=rotation_of(orientation) in {90, 270})
             pixels = stored.size
-            yield ImageFrame(image=stored, pixels=pixels, orientation=orientation, told=told, stream=self._stream)
+            yield ImageFrame(
+                image=stored, pixels=pixels, orientation=orientation, declared_dpi=declared, stream=self._stream
+            )
 
     def close(self) -> None:
         self._stream.close()
@@ -115,7 +117,7 @@ class ImageFile:
 
 @contextmanager
 def _faults() -> Iterator[None]:
-    """Turn exceptions of decoding into a fault of the file; faults of the machine pass."""
+    """Turn exceptions of decoding into faults of the file. Errors of the machine pass through."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -140,7 +142,7 @@ def _formats(stream: BinaryIO) -> tuple[str, ...]:
     stream.seek(0)
     if not is_boxed:
         return _FORMATS
-    # Most children never see one.
+    # Imported on demand, because most children never read such a file.
     import pi_heif
 
     pi_heif.register_heif_opener(decode_threads=1, thumbnails=False, depth_images=False, aux_images=False)
@@ -154,7 +156,7 @@ def _warnings(image: Image.Image) -> tuple[WarningCode, ...]:
     try:
         is_animated = getattr(image, "is_animated", False)
     except (*_BLAMED_ON_THE_FILE, OSError):
-        # There is a second frame, and it is damaged: nothing to us.
+        # There is a second frame. Its damage does not matter, because only the first is read.
         is_animated = True
     return (WarningCode.ANIMATION_FIRST_FRAME,) if is_animated else ()
 
@@ -162,8 +164,8 @@ def _warnings(image: Image.Image) -> tuple[WarningCode, ...]:
 def _frames(image: Image.Image, *, most: int) -> int:
     if image.format != "TIFF":
         return 1
-    # Frames form a chain: what lies beyond the limit is not walked. One step at a time, for Pillow (13.0) takes a
-    # frame that it could not reach for the last one.
+    # Frames form a chain, which is not walked beyond the limit. One step at a time, because Pillow (13.0) takes a frame
+    # that it could not reach for the last one.
     for frame in range(1, most + 1):
         try:
             image.seek(frame)
@@ -173,7 +175,7 @@ def _frames(image: Image.Image, *, most: int) -> int:
 
 
 def _resolution(image: Image.Image, *, sideways: bool) -> tuple[float, float] | None:
-    """Dots per inch across and down the image as displayed; None where the file does not tell, or not credibly."""
+    """Dots per inch across and down the image as displayed; None if the file gives no credible ones."""
     try:
         x, y = (float(value) for value in image.info["dpi"])
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
@@ -184,10 +186,10 @@ def _resolution(image: Image.Image, *, sideways: bool) -> tuple[float, float] | 
     return (y, x) if sideways else (x, y)
 
 
-def _recognition_dpi(image: Image.Image, told: tuple[float, float] | None) -> int:
-    """Dots per inch for recognition."""
-    if told is None:
-        # Whatever it is, it is hardly larger than a letter: a photo of one has 12 million pixels.
+def _recognition_dpi(image: Image.Image, declared: tuple[float, float] | None) -> int:
+    """Dots per inch that recognition is given."""
+    if declared is None:
+        # The picture hardly shows more than a letter: a photo of one has 12 million pixels.
         return round(ASSUMED_DPI * max(1.0, math.sqrt(image.width * image.height / _LETTER)))
-    # Screen resolutions say nothing of a scan's: told 96 dpi, Tesseract lost a tenth of a receipt's words.
-    return max(round(max(told)), ASSUMED_DPI)
+    # A screen resolution is not that of the scan: given 96 dpi, Tesseract lost a tenth of a receipt's words.
+    return max(round(max(declared)), ASSUMED_DPI)

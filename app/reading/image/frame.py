@@ -1,4 +1,4 @@
-"""A page's image as it lies in its file, and how it is to be shown."""
+"""A page's image as stored in its file, and its conversion for reading and showing: on paper, in 8 bits, square."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from app.reading.geometry import MAX_SIDE, POINTS_PER_INCH
 
 ASSUMED_DPI = 200
 _TURNS = {3: 180, 4: 180, 5: 90, 6: 90, 7: 270, 8: 270}
-"""EXIF orientation → degrees clockwise (mirrored ones by the turn that remains)."""
+"""EXIF orientation → degrees clockwise. Mirrored ones have the turn that remains after mirroring."""
 
 
 def rotation_of(orientation: int) -> int:
@@ -20,14 +20,16 @@ def rotation_of(orientation: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFrame:
+    """One frame of an image file, as stored, and how to show it."""
+
     image: Image.Image
-    """The pixels as stored; valid while the file is open."""
+    """The image as stored. It is usable while its file is open."""
     pixels: tuple[int, int]
-    """Across and down it, as stored."""
+    """Pixels across and down the image as stored."""
     orientation: int
     """The EXIF orientation, 1 to 8."""
-    told: tuple[float, float] | None
-    """Dots per inch across and down the image as displayed; None where the file does not tell, or not credibly."""
+    declared_dpi: tuple[float, float] | None
+    """Dots per inch across and down the image as displayed; None if the file gives no credible ones."""
     stream: BinaryIO
 
     @property
@@ -36,11 +38,11 @@ class ImageFrame:
 
     @property
     def dpi(self) -> tuple[float, float]:
-        return self.told or (ASSUMED_DPI, ASSUMED_DPI)
+        return self.declared_dpi or (ASSUMED_DPI, ASSUMED_DPI)
 
     @property
     def size(self) -> tuple[float, float]:
-        """Points, as displayed."""
+        """Width and height in points as displayed."""
         width, height = self.pixels if self.rotation in {0, 180} else self.pixels[::-1]
         return (width / self.dpi[0] * POINTS_PER_INCH, height / self.dpi[1] * POINTS_PER_INCH)
 
@@ -54,13 +56,13 @@ class ImageFrame:
 
 
 _UNEVEN = 1.3
-"""Ratio of the two resolutions from which letters are too distorted to be read: fax has 204 x 98."""
+"""Ratio of the two resolutions from which letters are too distorted to be read. Fax has 204 x 98 dpi."""
 _ENOUGH = 20_000_000
-"""Pixels, A3 at 320 dpi: a letter of 47 million took Tesseract 14 s, was read no better, and noise took 31 s."""
+"""Pixels, as of A3 at 320 dpi. A letter of 47 million took Tesseract 14 s and was read no better; noise took 31 s."""
 
 
 def on_paper(image: Image.Image) -> Image.Image:
-    """In colour, on paper; letters that white paper would swallow are on black."""
+    """The image in colour on white paper; on black if it would be invisible on white."""
     rgba = image.convert("RGBA")
     low, high = _laid_on(rgba, "white").getextrema()
     paper = Image.new("RGBA", rgba.size, "black" if low == high else "white")
@@ -75,12 +77,12 @@ def grey(image: Image.Image) -> Image.Image:
     rgba = image.convert("RGBA")
     on_white = _laid_on(rgba, "white")
     low, high = on_white.getextrema()
-    # White letters on nothing would vanish on white.
+    # White letters on a transparent ground would vanish on white.
     return _laid_on(rgba, "black") if low == high else on_white
 
 
 def eight_bit(image: Image.Image) -> Image.Image:
-    """Pillow's own conversion clips 16 bits to white."""
+    """The image in 8 bits of grey. Pillow's own conversion clips 16 bits to white."""
     values = np.nan_to_num(np.asarray(image, dtype=np.float32))
     low, high = float(values.min()), float(values.max())
     if image.mode.startswith("I"):
@@ -90,7 +92,7 @@ def eight_bit(image: Image.Image) -> Image.Image:
 
 
 def with_square_pixels(image: Image.Image, dpi: tuple[float, float]) -> Image.Image:
-    """With square pixels, by enlarging the coarser axis, and no more of them than help."""
+    """The image with square pixels, by enlarging the coarser axis, and with at most `_ENOUGH` of them."""
     across, down = (max(dpi) / d if max(dpi) / min(dpi) >= _UNEVEN else 1.0 for d in dpi)
     shrunk = min(1.0, math.sqrt(_ENOUGH / (image.width * across * image.height * down)))
     size = (max(1, round(image.width * across * shrunk)), max(1, round(image.height * down * shrunk)))

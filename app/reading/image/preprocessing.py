@@ -1,4 +1,4 @@
-"""A picture made fit for reading: dark on light, without the dots that a bad scan strews over it, and without grain."""
+"""A picture prepared for recognition: dark on light, without the specks of a bad scan, and without grain."""
 
 from itertools import accumulate
 
@@ -7,31 +7,31 @@ import numpy.typing as npt
 from PIL import Image, ImageChops, ImageFilter, ImageStat
 
 _NIGHT = 96
-"""Median grey below which most of a page is dark; a page of black on white has over 200."""
+"""Median grey below which most of a page is dark. A page of black on white has over 200."""
 _LIGHT = 0.25
-"""Share of light pixels from which a dark page is a photo of a light one that lies on something dark."""
+"""Share of light pixels from which a dark page is taken for a photo of a light page on a dark ground."""
 _TILE = 64
 _STREWN = 4
-"""Dots in a tile of a speckled page, of which 1 % salt and pepper leaves 19. Dots of letters that are small or thin are
-where text is; those of a bad scan are everywhere, margins included."""
+"""Dots in a tile from which a page counts as speckled; 1 % of salt and pepper leaves 19. Dots of small or thin letters
+are only where text is; those of a bad scan are everywhere, margins included."""
 _ENOUGH = 40
-"""Tiles, for those with text not to be most of them."""
+"""Tiles of a page at least. With fewer, most of them may have text."""
 _EVERYWHERE = 0.2
-"""Share of the tiles that may have fewer."""
+"""Share of the tiles that may have fewer dots."""
 _LONE = 3
-"""Marked pixels in a square of nine, at most, for the one in the middle to be a dot and no part of a letter."""
+"""Marked pixels in a square of nine, at most, for the one in the middle to be a dot rather than part of a letter."""
 _MARK = 0.85
-"""A share of the paper's grey: darker pixels are no paper."""
+"""Share of the paper's grey: darker pixels are not paper."""
 _GRAINY = ((20.0, 1.0), (14.0, 0.7))
-"""Mean difference from what a median filter makes of it, in grey levels, and the blur (in pixels) that then helps most.
-Clean print had up to 6, 14 real scans up to 3. From 16 on Tesseract may find nothing at all on a page."""
+"""Mean difference of a picture from its median-filtered copy, in grey levels, and the best blur for it, in pixels.
+Clean print had up to 6, 14 real scans up to 3. From 16 on Tesseract may find no text at all on a page."""
 _SAMPLE = 512
-"""Pixels a side, from the middle: grain is everywhere."""
+"""Pixels of a side of the sample from the middle. Grain is everywhere, so one sample suffices."""
 _Grey = npt.NDArray[np.uint8]
 
 
 def preprocessed(image: Image.Image) -> Image.Image:
-    """The same size; the image itself where nothing is to be done, as with nearly every page."""
+    """The prepared image in the same size. Nearly every page needs no change and is returned itself."""
     counts = image.histogram()
     paper = _median(counts)
     if paper < _NIGHT and sum(counts[255 - _NIGHT :]) < _LIGHT * sum(counts):
@@ -58,7 +58,7 @@ def _median(counts: list[int]) -> int:
 
 
 def _unspeckled(image: Image.Image, paper: int) -> Image.Image:
-    """Not by a median filter: that thins letters too, and took 17 % of the words of a page of fine print."""
+    """The image without lone dots. A median filter would thin letters too: it lost 17 % of the words of fine print."""
     grey = np.asarray(image)
     dots = _lone_dots(grey, paper)
     down, across = dots.shape[0] // _TILE, dots.shape[1] // _TILE
@@ -71,8 +71,8 @@ def _unspeckled(image: Image.Image, paper: int) -> Image.Image:
 
 
 def _lone_dots(grey: _Grey, paper: int) -> npt.NDArray[np.bool_]:
-    # Dots are black: the grain of a photo, which is not, has to stay, or small letters go with it. And they stand on
-    # paper: of a letter at 100 dpi single pixels are black, but those around them grey.
+    # Dots are black. The grain of a photo is not and has to stay, because small letters would go with it. Dots also
+    # have paper around them: a letter at 100 dpi has single black pixels too, but with grey ones around them.
     marked = (grey < paper * _MARK).view(np.uint8)
     rows = marked.copy()
     rows[1:] += marked[:-1]

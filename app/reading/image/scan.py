@@ -1,4 +1,4 @@
-"""A picture of a page, read: made fit, levelled, recognised, and its words put where they lie on the picture."""
+"""Recognition of a page's picture: it is prepared, levelled and recognised, and words get their places on the page."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,8 +19,8 @@ DOUBTFUL = 0.75
 _WHITE = 255
 _DPI = 225
 _TOO_FINE = 270
-"""Dpi from which a picture is looked at with less: of three scans at 300 dpi Tesseract then read two words more of
-1,400 right, in four fifths of the time. Letters that are too small get a second look."""
+"""Dpi from which a picture is reduced: Tesseract then read two words more of 1,400 right in three scans at 300 dpi,
+in four fifths of the time. Letters that become too small are read again, enlarged."""
 
 
 def read_scan(
@@ -34,7 +34,7 @@ def read_scan(
     dpi: int,
     finer: RenderFiner | None = None,
 ) -> Page:
-    """The page of `size` points that the grey `image` shows."""
+    """Recognise the page of `size` points that the grey `image` shows."""
     found = recognised(engine, image, language=language, dpi=dpi, finer=finer)
     width, height = size
     words = tuple(_on_page(found, image=image, width=width, height=height))
@@ -56,9 +56,9 @@ def read_scan(
 def recognised(
     engine: OcrEngine, image: Image.Image, *, language: str, dpi: int, finer: RenderFiner | None = None
 ) -> list[RecognizedWord]:
-    """The words of a grey picture in reading order, by its pixels, whichever way it lies or leans.
+    """The words of a grey picture in reading order, with boxes in its pixels, in any orientation and tilt.
 
-    `finer` draws it so many times as large, should that be wanted; by default it is enlarged.
+    `finer` draws the picture larger by a factor if that is wanted; by default it is enlarged.
     """
     clean, scale = preprocessed(image), _scale(dpi)
     fit = enlarged(clean, scale)

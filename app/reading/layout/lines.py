@@ -1,4 +1,4 @@
-"""Lines, paragraphs and regions of a page, from which the reading order is made."""
+"""Lines, paragraphs and regions of a page, the units of the reading order."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -8,15 +8,15 @@ from app.reading.engine import RecognizedWord
 from app.reading.geometry import Box, enclosing
 
 WordLine = Sequence[RecognizedWord]
-"""The line's words, at least one, from left to right."""
+"""A line's words from left to right, at least one."""
 Paragraph = Sequence[WordLine]
 Region = Sequence[Paragraph]
-"""A column, or what an engine took for one."""
+"""A column of text, as an engine found it."""
 
 _PLAY = 0.15
-"""A share of the height of a line's words: a bracket stands out by less."""
+"""Share of the height of a line's words by which one may stand out. A bracket stands out by less."""
 _VERTICAL = 3
-"""Height of a line by its width."""
+"""Ratio of a line's height to its width from which it runs up or down the page."""
 
 
 def box_of(line: WordLine) -> Box:
@@ -28,9 +28,9 @@ def lines_of(region: Region) -> list[WordLine]:
 
 
 def with_even_heights(line: WordLine) -> WordLine:
-    """With the words that stand out above and below, brought to the height of the others.
+    """The line, with words that stand out both above and below reduced to the height of the others.
 
-    Of words that it has not cut into letters Tesseract tells the height of the row, which may be three times theirs.
+    For words that it has not split into letters Tesseract gives the row's height, which may be three times theirs.
     """
     top, bottom = median(word.box[1] for word in line), median(word.box[3] for word in line)
     play = _PLAY * (bottom - top)
@@ -43,7 +43,7 @@ def with_even_heights(line: WordLine) -> WordLine:
 
 
 def is_vertical(region: Region) -> bool:
-    """True for one line of several words that runs up or down the page."""
+    """Return true if the region is one line of several words that runs up or down the page."""
     lines = lines_of(region)
     if len(lines) > 1 or len(lines[0]) == 1:
         return False
@@ -57,7 +57,7 @@ def is_within(box: Box, region: Region) -> bool:
 
 
 def numbered(regions: Iterable[Region]) -> list[RecognizedWord]:
-    """The words in this order, their lines and blocks counted anew."""
+    """The words in this order, with their lines and blocks numbered anew."""
     words: list[RecognizedWord] = []
     lines = blocks = 0
     for region in regions:
@@ -70,6 +70,6 @@ def numbered(regions: Iterable[Region]) -> list[RecognizedWord]:
 
 
 def overlap(a: tuple[float, float], b: tuple[float, float]) -> float:
-    """The share of the shorter of two stretches that lies within the other; negative: the gap, in shorter ones."""
+    """The share of the shorter of two intervals that lies within the other; if negative, their gap in lengths of it."""
     length = min(a[1] - a[0], b[1] - b[0])
     return (min(a[1], b[1]) - max(a[0], b[0])) / max(length, 1e-6)

@@ -1,8 +1,8 @@
-"""The reading order of lines that come as mere boxes: columns one after the other, not across them.
+"""The reading order of lines known only by their boxes: column after column, not across columns.
 
-By Breuel (High Performance Document Layout Analysis, 2003): one line comes before another if it stands above it in the
-same column, or in a column to the left that no line across both columns ends. What remains open is settled from
-the top.
+The rules are Breuel's (High Performance Document Layout Analysis, 2003). A line comes before another if it stands above
+it in the same column. It also does if it stands in a column to the left, unless a line across both columns ends them.
+Lines that these rules leave open are sorted from the top.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from app.reading.layout.lines import Region, WordLine, box_of, lines_of, overlap
 from app.reading.layout.table_rows import rows_of, tables_by_rows
 
 _MOST = 600
-"""Lines that are compared with one another: beyond, they are read from the top."""
+"""Lines of a page that are compared with one another. With more, all are read from the top."""
 _SAME_ROW = 0.5
-"""Share of the lower piece's height that another must share to stand in its line."""
+"""Share of the lower piece's height that another must share to belong to its line."""
 _JOINED = 0.4
-"""Gap between two pieces of a line, in heights: a magazine has columns 0.75 apart."""
+"""Gap between two pieces of a line, in heights. A magazine's columns are 0.75 apart."""
 _LABEL = 2
-"""Words that a label has, or a figure, at most."""
+"""Words of a label or a figure at most."""
 _FEWEST = 3
-"""Lines of text beside text that make a page one with columns."""
+"""Lines of text beside text from which a page has columns."""
 _ABOVE = 0.1
 """Share of the narrower line's width from which another stands above or below it."""
 _NEXT = 0.9
@@ -40,7 +40,7 @@ def in_reading_order(pieces: Sequence[WordLine]) -> list[Region]:
     lines = _whole_lines(pieces)
     if not _are_columnar(lines):
         return _parted(lines_of(rows_of([[lines]])))
-    # Once more after tables have got their rows: what stands above a row comes before all of it.
+    # Order again once tables are sorted by rows, because a line above a row comes before all of the row.
     return in_columns([line for region in tables_by_rows(in_columns(lines)) for line in lines_of(region)])
 
 
@@ -49,7 +49,7 @@ def in_columns(pieces: Sequence[WordLine]) -> list[Region]:
 
 
 def _parted(lines: Sequence[WordLine]) -> list[Region]:
-    """Lines in their order, parted into regions and paragraphs where gaps are."""
+    """The lines in their order, split into regions and paragraphs at gaps."""
     regions: list[list[list[WordLine]]] = []
     last: WordLine | None = None
     for line in lines:
@@ -65,7 +65,7 @@ def _parted(lines: Sequence[WordLine]) -> list[Region]:
 
 
 def _are_columnar(lines: Sequence[WordLine]) -> bool:
-    """True when text stands beside text: a receipt or a form has only labels and figures beside it."""
+    """Return true if text stands beside text. A receipt or a form has only labels and figures beside text."""
     prose = [box_of(line) for line in lines if len(line) > _LABEL]
     beside = sum(any(_stands_beside(left, right) for right in prose) for left in prose)
     return beside >= _FEWEST
@@ -79,11 +79,11 @@ def _whole_lines(pieces: Sequence[WordLine]) -> list[WordLine]:
     lines: list[list[RecognizedWord]] = []
     for piece in sorted(pieces, key=lambda piece: box_of(piece)[0]):
         box = box_of(piece)
-        home = next((line for line in lines if _continues(box_of(line), box)), None)
-        if home is None:
+        continued = next((line for line in lines if _continues(box_of(line), box)), None)
+        if continued is None:
             lines.append(list(piece))
         else:
-            home += piece
+            continued += piece
     return list(lines)
 
 
@@ -94,7 +94,7 @@ def _continues(line: Box, piece: Box) -> bool:
 
 
 def _gap_below(line: WordLine, following: WordLine) -> float | None:
-    """In heights of the lower one; None where the second is not beneath the first."""
+    """The gap in heights of the lower line; None if the second is not beneath the first."""
     above, below = box_of(line), box_of(following)
     if overlap(above[::2], below[::2]) <= _ABOVE or below[1] + below[3] <= above[1] + above[3]:
         return None
@@ -112,7 +112,7 @@ def _in_order(lines: Sequence[WordLine]) -> list[WordLine]:
 
 
 def _before(boxes: _Boxes) -> _Matrix:
-    """[a, b]: line a is read before line b."""
+    """A matrix in which [a, b] is true if line a is read before line b."""
     left, right, middle = boxes[:, 0], boxes[:, 2], boxes[:, 1] + boxes[:, 3]
     width = np.minimum.outer(right - left, right - left)
     common = np.minimum.outer(right, right) - np.maximum.outer(left, left)
@@ -120,19 +120,19 @@ def _before(boxes: _Boxes) -> _Matrix:
     above = middle[:, None] < middle[None, :]
     beside = ~stacked & ((left + right)[:, None] < (left + right)[None, :])
     for ending in range(len(boxes)):
-        # A line across both columns, between the two in height, ends the columns.
+        # A line across both columns, at a height between the two lines, ends the columns.
         across = stacked[:, ending]
         over, under = across & (middle < middle[ending]), across & (middle > middle[ending])
         beside &= ~(np.outer(over, under) | np.outer(under, over))
     first: _Matrix = (stacked & above) | beside
-    # Where a line ends the columns, the one above it comes first after all.
+    # Of two lines whose columns are ended, the upper one comes first.
     apart = ~(first | first.T)
     np.fill_diagonal(apart, val=False)
     return first | (apart & above)
 
 
 def _sorted(before: _Matrix, from_top: list[int]) -> list[int]:
-    """Lines nobody comes before, one by one; of several the topmost, and so in a circle."""
+    """The lines in order, each after all that come before it; the topmost of several, and the topmost of a cycle."""
     waiting = before.sum(axis=0)
     order: list[int] = []
     left = list(from_top)

@@ -1,4 +1,4 @@
-"""Tables, read by rows: engines take each column of a table without rules for a column of text."""
+"""Tables sorted by rows, because engines take each column of a table without rules for a column of text."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -8,26 +8,26 @@ from app.reading.geometry import Box, enclosing
 from app.reading.layout.lines import Region, WordLine, box_of, lines_of, overlap
 
 _BESIDE = 0.3
-"""Share of the lower region's height that the other must share to lie beside it."""
+"""Share of the less high region's height that the other must share to lie beside it."""
 _APART = 0.2
 """Share of the narrower region's width that the other may share."""
 _CELL_WORDS = 2
 _CELLS = 3
-"""A column of cells has so many lines at least, and in the middle so many words a line at most: prose has more."""
+"""Lines of a column of cells at least, and `_CELL_WORDS` the median words of its lines at most: prose has more."""
 _ALIGNED = 0.6
-"""Share of the smaller region's lines that have one of the other at their height."""
+"""Share of the smaller region's lines that have a line of the other at their height."""
 _LEVEL = 0.5
-"""Share of the lower line's height that another must share to lie at its height."""
+"""Share of the less high line's height that another must share to lie at its height."""
 
 
 def tables_by_rows(
     regions: Sequence[Region], *, also: Callable[[Box], Sequence[RecognizedWord]] = lambda _: ()
 ) -> list[Region]:
-    """Regions that are columns of one table, joined and sorted by rows.
+    """The regions, with those that are columns of one table joined and sorted by rows.
 
-    A table stands where its first column stood, or after what stands above it. `also` gives what more there is within
-    a table. The thresholds were measured on invoices, magazines, a brochure and two-column pages: looser ones, and
-    page segmentation modes that read by rows, repair more tables and break pages with columns.
+    A table takes the place of its first column, or follows the columns above it. `also` returns further words within a
+    table. The thresholds were measured on invoices, magazines, a brochure and two-column pages. Looser ones, and page
+    segmentation modes that read by rows, repair more tables and break pages with columns.
     """
     columns = [_Column(region) for region in regions]
     read = []
@@ -41,7 +41,7 @@ def tables_by_rows(
 
 
 def rows_of(group: Sequence[Region]) -> Region:
-    """All lines of these regions, sorted by rows."""
+    """All lines of these regions as one region, sorted by rows."""
     cells = sorted((line for region in group for line in lines_of(region)), key=_middle)
     rows: list[list[WordLine]] = []
     for cell in cells:
@@ -53,17 +53,17 @@ def rows_of(group: Sequence[Region]) -> Region:
 
 
 def _grouped(columns: Sequence["_Column"]) -> list[list[int]]:
-    home = list(range(len(columns)))
+    group_of = list(range(len(columns)))
     for b in range(len(columns)):
         for a in range(b):
-            if home[a] != home[b] and _are_cells(columns[a], columns[b]):
-                old, new = max(home[a], home[b]), min(home[a], home[b])
-                home = [new if number == old else number for number in home]
-    return [[index for index, number in enumerate(home) if number == first] for first in sorted(set(home))]
+            if group_of[a] != group_of[b] and _are_cells(columns[a], columns[b]):
+                old, new = max(group_of[a], group_of[b]), min(group_of[a], group_of[b])
+                group_of = [new if number == old else number for number in group_of]
+    return [[index for index, number in enumerate(group_of) if number == first] for first in sorted(set(group_of))]
 
 
 def _place(group: Sequence[int], columns: Sequence["_Column"]) -> float:
-    """That of its first, unless columns between its own stand above the table: a row is read after them."""
+    """The place of the group's first column, or after those columns between its own that stand above the table."""
     top = min(columns[index].box[1] for index in group)
     between = set(range(group[0], group[-1])) - set(group)
     return max((index + 0.5 for index in between if columns[index].box[3] <= top), default=group[0])
@@ -92,7 +92,7 @@ def _is_beside(a: _Column, b: _Column) -> bool:
 
 
 def _is_level(row: Sequence[WordLine], cell: WordLine) -> bool:
-    # By the last one's height: a row that leans a little is followed from cell to cell.
+    # Compared with the row's last cell only, so that a row that is slightly tilted is followed from cell to cell.
     return overlap(box_of(row[-1])[1::2], box_of(cell)[1::2]) > _LEVEL
 
 

@@ -1,19 +1,19 @@
-"""Paragraphs and tables, put together from what a walker meets: text boxes and tables lie within one another."""
+"""Paragraphs and tables, assembled from a walker's events. Text boxes and tables may lie within one another."""
 
 from app.reading.office.pagination import PageWriter
 
 _LAYOUT_LINES = 3
-"""Lines of a cell from which a table is taken for the page's layout rather than for rows and columns."""
+"""Lines of a cell from which a table is taken for page layout rather than for rows and columns."""
 
 
 class BlockWriter:
-    """Lines for `pages`; cells of a row are separated by tabs."""
+    """Writes paragraphs and rows as lines to `pages`. A tab separates the cells of a row."""
 
     def __init__(self, pages: PageWriter) -> None:
         self._pages = pages
         self._paragraphs: list[list[str]] = []
         self._rows: list[list[list[str]]] = []
-        """Tables within tables; a row is cells, a cell is lines."""
+        """The open rows, outer tables first. A row is a list of cells, a cell a list of lines."""
 
     def begin_paragraph(self) -> None:
         self._paragraphs.append([])
@@ -29,7 +29,7 @@ class BlockWriter:
                 self.put(line)
 
     def put(self, line: str) -> None:
-        """A paragraph that is complete."""
+        """Write a complete paragraph."""
         if not self._rows:
             self._pages.line(line)
             return
@@ -39,7 +39,7 @@ class BlockWriter:
         row[-1].append(line)
 
     def break_page(self) -> None:
-        """Not within a table, where there is no good place for one, nor where nothing was written since the last."""
+        """End the page, unless it is blank or a table is open, which has no good place for a break."""
         if self._rows or (self._pages.is_blank and not any(map(str.strip, self._open_text()))):
             return
         if self._paragraphs:

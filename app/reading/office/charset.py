@@ -1,4 +1,7 @@
-"""The character set of bytes that do not tell it, or tell it wrongly."""
+"""Detection of the character set of bytes that declare none or a wrong one, and the reader of plain text.
+
+CSV, Markdown and JSON are read as plain text, too.
+"""
 
 import codecs
 import unicodedata
@@ -14,15 +17,15 @@ from app.reading.office.pagination import PageWriter
 SAMPLE = 64 * 1024
 _BLOCK = 1024 * 1024
 _FALLBACK = "cp1252"
-"""The character set of most programs for Windows; every byte but five is a character in it."""
+"""The character set of most programs for Windows. All byte values but five are characters in it."""
 _WESTERN = frozenset(
     "àâäáãåæçéèêëíìîïñóòôöõøœùúûüÿßÀÂÄÁÃÅÆÇÉÈÊËÍÌÎÏÑÓÒÔÖÕØŒÙÚÛÜŸ€‚„…‘’“”–—•™«»°§©®·¡¿ºª£´\u00a0"
 ) | frozenset(map(chr, range(0x80)))
-"""The letters of texts of Western Europe. The library took French sentences for Latvian and German ones for Chinese."""
+"""Characters of Western European texts. The library took sentences in French for Latvian, in German for Chinese."""
 
 
 def encoding_of(stream: BinaryIO) -> str:
-    """The name of a codec; the stream is back at its beginning afterwards."""
+    """The name of the stream's codec. The stream is back at its beginning afterwards."""
     sample = stream.read(SAMPLE)
     stream.seek(0)
     for mark, encoding in BOMS:
@@ -31,7 +34,7 @@ def encoding_of(stream: BinaryIO) -> str:
     if wide := utf16_without_mark(sample[:HEAD]):
         return wide
     bad = _first_byte_that_is_not_utf8(stream)
-    # The region that gave it away: the beginning may be plain ASCII.
+    # Take a sample around the byte that is not UTF-8, because the beginning may be plain ASCII.
     stream.seek(max(0, (bad or 0) - SAMPLE // 2))
     region = stream.read(SAMPLE)
     stream.seek(0)
@@ -39,7 +42,7 @@ def encoding_of(stream: BinaryIO) -> str:
 
 
 def guessed_encoding(data: bytes) -> str:
-    """An old character set, by how likely what it makes of the bytes is."""
+    """The old character set that decodes the bytes to the likeliest text."""
     from charset_normalizer import from_bytes
 
     sample = b"\n".join(line for line in data.splitlines() if not line.isascii())[:SAMPLE]
@@ -50,7 +53,7 @@ def guessed_encoding(data: bytes) -> str:
 
 
 def decoded_text(data: bytes, *, declared: str | None = None) -> str:
-    """Text at any rate: bytes that make no sense become U+FFFD."""
+    """The bytes as text. Bytes that can't be decoded become U+FFFD."""
     for mark, encoding in BOMS:
         if data.startswith(mark):
             return data.decode(encoding, "replace")
@@ -63,16 +66,16 @@ def decoded_text(data: bytes, *, declared: str | None = None) -> str:
 
 
 def known_codec(name: str | None) -> str | None:
-    """A codec for text of that name, if there is one."""
+    """The text codec of that name; None if there is none."""
     if not name:
         return None
     try:
         codec = codecs.lookup(name.strip().strip("\"'"))
-        # What browsers do: pages that say Latin-1 mean Windows' superset of it.
+        # As in browsers: pages that declare Latin-1 mean Windows' superset of it.
         codec_name = _FALLBACK if codec.name in {"iso8859-1", "ascii"} else codec.name
         b"".decode(codec_name)
     except (LookupError, ValueError):
-        # LookupError also for codecs that make bytes of bytes.
+        # LookupError is also raised for codecs that turn bytes into bytes.
         return None
     return codec_name
 
@@ -99,29 +102,29 @@ def _first_byte_that_is_not_utf8(stream: BinaryIO) -> int | None:
 
 _SAMPLED = 10_000
 _MOST_JUNK = 0.05
-"""Share of characters that no writer of text puts there, in any block: beyond it the file is no text."""
+"""Share of characters in a block that texts don't contain. Beyond it the file is not text."""
 _LAYOUT = frozenset("\t\n\v\f\r\b\a\x1b")
 
 
 def read(path: Path, pages: PageWriter) -> None:
     with path.open("rb") as stream:
-        held = ""
+        carried = ""
         for block in text_blocks(stream, encoding_of(stream)):
             _check_text(block[:_SAMPLED])
-            text = held + block
-            # The halves of a line's end may lie in two blocks.
-            held = "\r" if text.endswith("\r") else ""
-            pages.write(with_newlines(text.removesuffix("\r") if held else text))
-        pages.write(with_newlines(held))
+            text = carried + block
+            # A CR at the end of a block may belong to an LF at the beginning of the next.
+            carried = "\r" if text.endswith("\r") else ""
+            pages.write(with_newlines(text.removesuffix("\r") if carried else text))
+        pages.write(with_newlines(carried))
 
 
 def with_newlines(text: str) -> str:
-    """Lines ended by a newline, whatever system wrote them."""
+    """The text without a byte order mark, with a newline after each line, on whatever system it was written."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _check_text(text: str) -> None:
     junk = sum(c == "\ufffd" or (c not in _LAYOUT and unicodedata.category(c) in {"Cc", "Cs", "Cn"}) for c in text)
-    # Zeros are what a lone byte order mark or a padded file leaves behind: dropped, not counted.
+    # Zeros come from a lone byte order mark or a padded file. They are dropped and not counted.
     if junk - text.count("\0") > len(text) * _MOST_JUNK:
         raise damaged("text")

@@ -1,7 +1,7 @@
-"""DOCX. Walked, for the library there is passes over content controls, insertions, fields and text boxes.
+"""DOCX, walked as XML, because the available library skips content controls, insertions, fields and text boxes.
 
-Pages are those that Word found when it last saved the file and those that the author began. Headers come first and
-footers last, each once.
+Pages begin where Word found a page break when it last saved the file, and at the author's page breaks. Headers come
+first and footers last, each once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from app.reading.office.pagination import PageWriter
 from app.reading.office.zip_package import PackageRelation, ZipPackage
 
 _LONGEST_ASIDE = 100
-"""Pages of a header or a footnote."""
+"""Pages of a header or a footnote at most."""
 
 
 def read(path: Path, pages: PageWriter) -> None:
@@ -37,18 +37,18 @@ def _parts(package: ZipPackage, relations: Iterable[PackageRelation], *kinds: st
 
 
 def _margins(package: ZipPackage, parts: list[str], hidden: frozenset[str], *, pages: PageWriter) -> None:
-    """Sections, first pages and even ones have theirs, often with the same words."""
+    """Write the text of headers or footers once each. Sections, first and even pages often repeat the same words."""
     seen = {""}
     for part in parts:
         aside = PageWriter(most=_LONGEST_ASIDE)
         package.walk(part, DocxStory(aside, hidden_styles=hidden))
-        text = _part_text(aside, pages)
+        text = _text_of(aside, pages)
         if text not in seen:
             seen.add(text)
             pages.line(text)
 
 
-def _part_text(aside: PageWriter, pages: PageWriter) -> str:
+def _text_of(aside: PageWriter, pages: PageWriter) -> str:
     done = aside.finished()
     if any(WarningCode.HIDDEN_TEXT in page.warnings for page in done):
         pages.hide()
@@ -56,7 +56,7 @@ def _part_text(aside: PageWriter, pages: PageWriter) -> str:
 
 
 class _Notes:
-    """A walker of footnotes and endnotes, each a story of its own."""
+    """A walker of footnotes and endnotes, each read as a separate story."""
 
     def __init__(self, pages: PageWriter, *, hidden_styles: frozenset[str]) -> None:
         self._pages = pages
@@ -76,7 +76,7 @@ class _Notes:
 
     def end(self, tag: str) -> None:
         if tag in {"footnote", "endnote"}:
-            self.found[self._key] = _part_text(self._aside, self._pages)
+            self.found[self._key] = _text_of(self._aside, self._pages)
             self._story = None
         elif self._story:
             self._story.end(tag)

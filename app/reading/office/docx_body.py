@@ -1,4 +1,7 @@
-"""The paragraphs and tables of a part of a DOCX: of its body, a header, a footnote."""
+"""The paragraphs and tables of a DOCX's body, header or footnote, and the styles that hide text.
+
+A style hides text by itself or by the style that it is based on.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -10,12 +13,12 @@ OFF_VALUES = frozenset({"0", "false", "off"})
 
 
 class DocxStyles:
-    """A walker of styles.xml."""
+    """A walker of styles.xml that finds the styles that hide text."""
 
     def __init__(self) -> None:
         self._style = ""
         self._bases: dict[str, str] = {}
-        self._says: dict[str, bool] = {}
+        self._vanishes: dict[str, bool] = {}
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         value = attributes.get("val", "")
@@ -24,7 +27,7 @@ class DocxStyles:
         elif tag == "basedOn":
             self._bases[self._style] = value
         elif tag == "vanish" and self._style:
-            self._says[self._style] = value.lower() not in OFF_VALUES
+            self._vanishes[self._style] = value.lower() not in OFF_VALUES
 
     def end(self, tag: str) -> None:
         if tag == "style":
@@ -33,19 +36,19 @@ class DocxStyles:
     def data(self, text: str) -> None: ...
 
     def hidden(self) -> frozenset[str]:
-        """Their ids."""
-        return frozenset(style for style in {*self._bases, *self._says} if self._is_hidden(style))
+        """The ids of the styles that hide text."""
+        return frozenset(style for style in {*self._bases, *self._vanishes} if self._is_hidden(style))
 
     def _is_hidden(self, style: str) -> bool:
         seen: set[str] = set()
-        while style not in self._says and style in self._bases and style not in seen:
+        while style not in self._vanishes and style in self._bases and style not in seen:
             seen.add(style)
             style = self._bases[style]
-        return self._says.get(style, False)
+        return self._vanishes.get(style, False)
 
 
 _LEFT_OUT = frozenset({"del", "moveFrom", "Fallback", "instrText"})
-"""Elements of deleted and moved text, of the second copy of a text box, and of field instructions."""
+"""Elements without shown text: deleted or moved text, the second copy of a text box, and instructions of fields."""
 _PROPERTIES = frozenset({"pPr", "rPr", "sectPr"})
 _WRITTEN = MappingProxyType({"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"})
 _REFERENCES = frozenset({"footnoteReference", "endnoteReference"})
@@ -53,7 +56,10 @@ _NOTHING: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
 class DocxStory:
-    """A walker. `notes` are texts by kind (`footnote`) and id; each follows the paragraph that refers to it."""
+    """A walker that writes a part's text. `notes` are texts by kind (`footnote`) and id.
+
+    Each note follows the paragraph that refers to it.
+    """
 
     def __init__(
         self, pages: PageWriter, *, hidden_styles: frozenset[str], notes: Mapping[tuple[str, str], str] = _NOTHING
@@ -64,9 +70,9 @@ class DocxStory:
         self._notes = notes
         self._cited: list[str] = []
         self._left_out = 0
-        """The depth, in elements, within what is left out."""
+        """The depth of open elements within one that is left out."""
         self._properties: list[str] = []
-        """Open elements: properties found in them belong to their paragraph, run or section."""
+        """The open property elements. Elements in them describe their paragraph, run or section."""
         self._outer: list[tuple[bool, bool]] = []
         self._hides_paragraph = self._hides_run = False
         self._in_text = False
@@ -77,7 +83,7 @@ class DocxStory:
             self._left_out += 1
         elif tag in _PROPERTIES:
             self._properties.append(tag)
-            # A section begins a page unless it says otherwise.
+            # A section begins a page unless its type is `continuous`.
             self._section_ends = self._section_ends or self._properties == ["pPr", "sectPr"]
         elif self._properties:
             self._property(tag, attributes.get("val", ""))

@@ -1,4 +1,4 @@
-"""A file that is read as text: DOCX, XLSX, PPTX, ODF, HTML, mail, RTF and plain text, never by OCR."""
+"""Files that are read as text and never by OCR: DOCX, XLSX, PPTX, ODF, HTML, mail, RTF and plain text."""
 
 from importlib import import_module
 from pathlib import Path
@@ -25,14 +25,14 @@ _READERS = MappingProxyType(
         TEXT: "charset",
     }
 )
-"""Each has `read(path, pages)`, and is imported with the first file of its type: most children never see one."""
+"""Media type → module with `read(path, pages)`. It is imported with the first file of its type; most never are."""
 
 _MOST_NAMED = 20
 _LONGEST_NAME = 100
 
 
 class TextFile:
-    """Raises DocumentFault (encrypted, corrupt, too_large, too_many_pages) when opened: all is read then."""
+    """Reads a whole file when opened. Raises DocumentFault (encrypted, corrupt, too_large, too_many_pages) then."""
 
     def __init__(self, path: Path, *, media_type: str, language: str, max_pages: int) -> None:
         if media_type == ENCRYPTED:

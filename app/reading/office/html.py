@@ -1,6 +1,6 @@
-"""HTML: the text that a browser would show, so far as the document itself says what it hides.
+"""HTML: the text that a browser would show, without text that attributes and inline styles hide.
 
-Style sheets are not applied: text that only a rule by class hides is given.
+Style sheets are not applied, so text that only a rule by class hides is read.
 """
 
 import re
@@ -48,7 +48,7 @@ def read(path: Path, pages: PageWriter) -> None:
         declared = _META.search(stream.read(_META_WITHIN))
         stream.seek(0)
         encoding = encoding_of(stream)
-        # What the bytes say for themselves is believed first: pages lie about it, and UTF-8 is not met by chance.
+        # The bytes are trusted first: pages declare wrong character sets, and bytes are not valid UTF-8 by chance.
         if not encoding.startswith("utf") and declared:
             encoding = known_codec(declared[1].decode()) or encoding
         writing = HtmlReader(pages)
@@ -58,7 +58,7 @@ def read(path: Path, pages: PageWriter) -> None:
 
 
 class HtmlReader:
-    """Takes HTML piece by piece. Raises DocumentFault (corrupt, too_large)."""
+    """Writes the text of HTML, fed piece by piece, to `pages`. Raises DocumentFault (corrupt, too_large)."""
 
     def __init__(self, pages: PageWriter) -> None:
         self._parser = etree.HTMLParser(
@@ -67,7 +67,7 @@ class HtmlReader:
         self._fed = False
 
     def feed(self, text: str) -> None:
-        # A form feed is a blank here, a zero nothing, and the parser would stop at it.
+        # HTML treats a form feed as a blank. A zero is dropped, because the parser would stop at it.
         data = text.replace("\f", " ").replace("\0", "").encode("utf-8", "replace")
         self._fed = self._fed or bool(data)
         self._guarded(lambda: [self._parser.feed(data[at : at + _FED]) for at in range(0, len(data), _FED)])
@@ -86,14 +86,14 @@ class HtmlReader:
 
 
 class _HtmlTarget:
-    """The target that lxml calls."""
+    """The target that lxml calls with elements and text."""
 
     def __init__(self, pages: PageWriter) -> None:
         self._pages = pages
         self._blocks = BlockWriter(pages)
         self._blocks.begin_paragraph()
         self._silent = 0
-        """The depth, in elements, within what is not shown."""
+        """The depth of open elements within one that is not shown."""
         self._hides = False
         self._as_written = 0
         self._ends_blank = True
@@ -139,7 +139,7 @@ class _HtmlTarget:
         self._end_line()
 
     def _joined(self, text: str) -> str:
-        """Without the blank that would be the second one, or the line's first."""
+        """The text without a blank that would follow another one or begin the line."""
         shown = text[1:] if self._ends_blank and text.startswith(" ") else text
         if shown:
             self._ends_blank = shown.endswith(" ")

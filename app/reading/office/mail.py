@@ -1,4 +1,4 @@
-"""A mail (RFC 5322, MIME): who, to whom, when, about what; the body that says it best; names of what is attached."""
+"""A mail (RFC 5322, MIME): sender, recipients, date, subject, the best form of the body, and names of attachments."""
 
 import email
 import re
@@ -15,9 +15,9 @@ from app.reading.office.charset import decoded_text, with_newlines
 from app.reading.office.html import HtmlReader
 from app.reading.office.pagination import PageWriter
 
-_TOLD = ("From", "To", "Cc", "Date", "Subject")
+_SHOWN_FIELDS = ("From", "To", "Cc", "Date", "Subject")
 _LONGEST_FIELD = 10_000
-"""Characters: a mail to three hundred people."""
+"""Characters of a header field at most, as of a mail to three hundred people."""
 _MOST_PARTS = 5000
 _MOST_NAMES = 1000
 _FOLDED = re.compile(r"\s*[\r\n]+\s*")
@@ -26,9 +26,9 @@ _SEALED = frozenset({"multipart/encrypted", "application/pkcs7-mime", "applicati
 
 def read(path: Path, pages: PageWriter) -> None:
     with path.open("rb") as stream:
-        # The newer policies parse addresses and dates, at a cost that grows with the square of what is wrong with them.
+        # The newer policies parse addresses and dates, at a cost that grows with the square of the errors in them.
         message = email.message_from_binary_file(stream, policy=compat32)
-    for name in _TOLD:
+    for name in _SHOWN_FIELDS:
         if value := _field(message, name):
             pages.line(f"{name}: {value}")
     pages.line("")
@@ -39,6 +39,8 @@ def read(path: Path, pages: PageWriter) -> None:
 
 
 class _Body:
+    """Writes the text of a mail's parts to `pages`, and collects the names of attachments."""
+
     def __init__(self, pages: PageWriter) -> None:
         self._pages = pages
         self._parts = 0
@@ -61,14 +63,14 @@ class _Body:
             self._attach(part)
 
     def read_best(self, part: Message) -> None:
-        """Plain text unless it is blank; else HTML; whatever else is there says the same in another form."""
-        told = list(_inner(part))
+        """Read one of several forms of a text: plain text unless it is blank, then HTML, then the first multipart."""
+        forms = list(_inner(part))
         for kind in ("text/plain", "text/html"):
-            for inner in told:
+            for inner in forms:
                 if inner.get_content_type() == kind and _text(inner).strip():
                     self.read(inner)
                     return
-        for inner in told:
+        for inner in forms:
             if inner.is_multipart():
                 self.read(inner)
                 return
@@ -106,16 +108,19 @@ def _name(part: Message) -> str:
     name = part.get_filename()
     if not name and part.get_content_type() == "message/rfc822":
         name = next((f"{subject}.eml" for inner in _inner(part) if (subject := _field(inner, "Subject"))), "")
-    return _unfolded(_spoken(name)) if name else part.get_content_type()
+    return _unfolded(_decoded_words(name)) if name else part.get_content_type()
 
 
 def _field(message: Message, name: str) -> str:
-    """Without what `Message.get` makes of bytes beyond ASCII: they are UTF-8 today, or an old character set."""
+    """The decoded field, "" if missing. Its raw value is used, because `Message.get` spoils bytes beyond ASCII.
+
+    Such bytes are UTF-8 today, or an old character set.
+    """
     value = next((raw for key, raw in message.raw_items() if key.lower() == name.lower()), "")
-    return _unfolded(_spoken(str(value)[:_LONGEST_FIELD]))
+    return _unfolded(_decoded_words(str(value)[:_LONGEST_FIELD]))
 
 
-def _spoken(value: str) -> str:
+def _decoded_words(value: str) -> str:
     raw = value.encode("utf-8", "surrogateescape")
     text = decoded_text(raw) if not raw.isascii() else value
     try:

@@ -1,4 +1,4 @@
-"""ODT, ODS and ODP: a page is a sheet, a slide, or what the writer found or wished to be one."""
+"""ODT, ODS and ODP: a page is a sheet, a slide, or text up to a page break by the author or the program."""
 
 import re
 from bisect import bisect_right
@@ -12,12 +12,12 @@ from app.reading.office.pagination import PageWriter
 from app.reading.office.zip_package import ZipPackage
 
 _LEFT_OUT = frozenset({"tracked-changes", "annotation", "desc", "note-citation", "forms", "ruby-text", "script"})
-"""Elements of deleted text, comments, descriptions of pictures, the marks of notes, and of what is no text."""
+"""Elements left out: deleted text, comments, descriptions of pictures, marks of notes, forms and scripts."""
 _PARAGRAPHS = frozenset({"p", "h"})
 _CELLS = frozenset({"table-cell", "covered-table-cell"})
 _COLLAPSED = frozenset({"collapse", "filter"})
 _MOST_REPEATS = 50
-"""The most repetitions of a cell or a blank: a sheet ends with a cell repeated sixteen thousand times."""
+"""Repeats of a cell or a blank at most. A sheet ends with a cell repeated 16,000 times. Rows are not repeated."""
 _LONGEST_NUMBER = 9
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
@@ -34,7 +34,7 @@ def read(path: Path, pages: PageWriter) -> None:
 
 
 class _Protection:
-    """A walker of the manifest, which names the key of each part that is encrypted."""
+    """A walker of the manifest that detects encrypted parts, for which the manifest names a key."""
 
     is_there = False
 
@@ -47,7 +47,7 @@ class _Protection:
 
 
 class _Content:
-    """A walker of content.xml, in which the styles of its own come before the body."""
+    """A walker of content.xml, which has its own styles before the body."""
 
     def __init__(self, pages: PageWriter, styles: OdfStyles) -> None:
         self._pages = pages
@@ -55,9 +55,9 @@ class _Content:
         self._styles = styles
         self._in_body = self._in_sheets = False
         self._left_out: list[str] = []
-        """Elements that are open, of what is left out."""
+        """The open elements within one that is left out."""
         self._hides = False
-        """True when these hide something from a reader."""
+        """True if the outermost of them is hidden from a reader."""
         self._tables: list[_Columns] = []
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -67,7 +67,7 @@ class _Content:
         elif self._left_out or tag in _LEFT_OUT:
             self._left_out.append(tag)
         else:
-            # A slide that is hidden keeps its number.
+            # A hidden slide keeps its number.
             if tag == "page":
                 self._pages.begin_page()
             self._hides = self._is_hidden(tag, attributes)
@@ -94,7 +94,7 @@ class _Content:
         if not self._in_body:
             self._styles.data(text)
         elif not self._left_out:
-            # Blanks that are meant are elements.
+            # Repeated blanks that count are elements.
             self._blocks.text(_BLANKS.sub(" ", text))
         elif self._hides and text.strip():
             self._pages.hide()

@@ -1,4 +1,4 @@
-"""The styles of an ODF file, as far as they hide text or begin a page, and the headers and footers among them."""
+"""The styles of an ODF file that hide text or begin a page, and the headers and footers defined with them."""
 
 from collections.abc import Mapping
 
@@ -8,11 +8,11 @@ from app.reading.office.pagination import PageWriter
 _HEADERS = frozenset({"header", "header-left", "header-first"})
 _FOOTERS = frozenset({"footer", "footer-left", "footer-first"})
 _LONGEST_ASIDE = 100
-"""Pages of headers or of footers."""
+"""Pages of headers or of footers at most."""
 
 
 class OdfStyles:
-    """A walker of styles.xml and of what content.xml begins with."""
+    """A walker of styles.xml and of the styles at the beginning of content.xml."""
 
     def __init__(self) -> None:
         self._style = ""
@@ -58,7 +58,7 @@ class OdfStyles:
         return self._hides.get(style, False)
 
     def breaks(self, style: str) -> bool:
-        """True when a page begins before it; writers repeat what a parent style says of that."""
+        """Return true if the style begins a page. Programs repeat a parent's break, so parents are not searched."""
         return style in self._breaks
 
     def _property(self, tag: str, attributes: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The pages of a file that has text and no geometry: its own where it has any, cut where they run on."""
+"""The pages of a file with text and no geometry: the file's own pages if it has any, split if they are too long."""
 
 from dataclasses import dataclass, field
 
@@ -6,17 +6,19 @@ from app.domain.warnings import WarningCode
 from app.reading.faults import scrubbed, too_many_pages
 
 PAGE = 10_000
-"""Characters: three pages of a book. Search and citations name a page, so none may be the whole document."""
+"""Characters of a page at most, as of three pages of a book. Search and citations name pages, so they must be short."""
 
 
 @dataclass(slots=True)
 class TextPage:
+    """One finished page."""
+
     text: str = ""
     warnings: set[WarningCode] = field(default_factory=set)
 
 
 class PageWriter:
-    """The output of a reader, in reading order. Memory is bounded by the number of pages.
+    """Takes a reader's text in reading order and splits it into pages. The number of pages bounds the memory.
 
     Raises DocumentFault (too_many_pages) as soon as there are more than `most`.
     """
@@ -25,7 +27,7 @@ class PageWriter:
         self._most = most
         self._done: list[TextPage] = []
         self._parts: list[str] = []
-        """Warnings of the page that is being written."""
+        """The parts of the current page."""
         self._length = 0
         self._inked = False
         self._warnings: set[WarningCode] = set()
@@ -34,7 +36,7 @@ class PageWriter:
         self.attachments: list[str] = []
 
     def write(self, text: str) -> None:
-        """Text as it comes; a form feed in it is a page break."""
+        """Append text. A form feed in it is a page break."""
         if "\f" not in text:
             self._append(text)
             return
@@ -47,13 +49,13 @@ class PageWriter:
         self.write(text + "\n")
 
     def end_page(self) -> None:
-        """A page ends here, provided that anything follows."""
+        """End the current page if any text follows."""
         if self._breaks:
             self.begin_page()
         self._breaks = True
 
     def begin_page(self) -> None:
-        """A page begins here, even if nothing follows."""
+        """Begin a page, even if no text follows."""
         self._breaks = False
         if self._begun:
             self._finish()
@@ -61,17 +63,17 @@ class PageWriter:
 
     @property
     def is_blank(self) -> bool:
-        """True while the page that is being written is empty."""
+        """True while the current page has no text."""
         return self._breaks or not self._inked
 
     def hide(self) -> None:
-        """Text of this page was left out because no reader would see it."""
+        """Note that text of this page was left out because a reader would not see it."""
         if self._breaks:
             self.begin_page()
         self._warnings.add(WarningCode.HIDDEN_TEXT)
 
     def finished(self) -> list[TextPage]:
-        """At least one page, maybe a blank one."""
+        """All pages, at least one, which may be blank."""
         self._begun = True
         self._finish()
         return self._done
@@ -111,7 +113,7 @@ class PageWriter:
 
 
 def _page_break(text: str, start: int) -> int:
-    """The latest place to cut: after a paragraph, a line or a word, and not within the first half of a page."""
+    """The place to split the text: after a paragraph, a line or a word, and not within the first half of a page."""
     for separator in ("\n\n", "\n", " "):
         at = text.rfind(separator, start + PAGE // 2, start + PAGE)
         if at >= 0:

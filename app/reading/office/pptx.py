@@ -1,4 +1,4 @@
-"""PPTX: each slide a page, with its tables, diagrams and notes. A hidden slide keeps its number and loses its text."""
+"""PPTX: each slide is a page, with its tables, diagrams and notes. A hidden slide keeps its number without its text."""
 
 from collections.abc import Mapping
 from enum import Enum, auto
@@ -10,8 +10,8 @@ from app.reading.office.zip_package import ZipPackage
 
 _SHAPES = frozenset({"sp", "pic", "graphicFrame", "grpSp", "cxnSp"})
 _NUMBERS = frozenset({"sldNum", "sldImg", "dt", "hdr"})
-"""Placeholders for what is no content: numbers, dates, the picture of the slide above its notes."""
-_TOLD_WITH_IT = ("diagramData", "notesSlide")
+"""Placeholders without content: slide numbers, dates, headers, and the picture of the slide above its notes."""
+_READ_WITH_SLIDE = ("diagramData", "notesSlide")
 _TRUE = frozenset({"1", "true"})
 
 
@@ -33,14 +33,14 @@ def _read_slide(package: ZipPackage, part: str, pages: PageWriter) -> None:
     if slide.is_hidden:
         return
     beside = package.relations(part).values()
-    for kind in _TOLD_WITH_IT:
+    for kind in _READ_WITH_SLIDE:
         for relation in beside:
             if relation.kind == kind:
                 package.walk_if_there(relation.target, _Slide(pages))
 
 
 class _SlideOrder:
-    """The slides in order, as ids of relations."""
+    """A walker that collects the slides in order, as ids of relations."""
 
     def __init__(self) -> None:
         self.slides: list[str] = []
@@ -61,11 +61,13 @@ class _Shape(Enum):
 
 
 class _Slide:
+    """A walker of one slide, its diagram or its notes."""
+
     def __init__(self, pages: PageWriter) -> None:
         self._pages = pages
         self._blocks = BlockWriter(pages)
         self._shapes: list[_Shape] = []
-        """The enclosing shapes, groups before their members."""
+        """The open shapes, groups before their members."""
         self._fallbacks = 0
         self._in_text = False
         self.is_hidden = False
@@ -78,7 +80,7 @@ class _Slide:
         elif tag in _SHAPES:
             self._shapes.append(self._shape)
         elif tag in {"cNvPr", "ph"}:
-            self._tell_shape(tag, attributes)
+            self._classify_shape(tag, attributes)
         else:
             self._content(tag)
 
@@ -107,7 +109,7 @@ class _Slide:
     def _shape(self) -> _Shape:
         return self._shapes[-1] if self._shapes else _Shape.SHOWN
 
-    def _tell_shape(self, tag: str, attributes: Mapping[str, str]) -> None:
+    def _classify_shape(self, tag: str, attributes: Mapping[str, str]) -> None:
         if not self._shapes:
             return
         if tag == "ph" and attributes.get("type") in _NUMBERS:

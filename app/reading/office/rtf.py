@@ -1,4 +1,4 @@
-"""RTF. Read here, for the library there is drops footnotes and text boxes and tells neither pages nor hidden text."""
+"""A reader of RTF. The available library drops footnotes and text boxes and reports neither pages nor hidden text."""
 
 import re
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ def read(path: Path, pages: PageWriter) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """State that holds until its brace is closed."""
+    """The state that a group sets, until its brace is closed."""
 
     is_left_out: bool = False
     hides: bool = False
@@ -48,30 +48,32 @@ class _Group:
     in_fonts: bool = False
     in_table: bool = False
     skips: int = 1
-    """Characters that stand in for one of Unicode, for readers that know none."""
+    """Characters after one of Unicode that replace it for readers without Unicode."""
     font: int = -1
 
 
 class _RtfReader:
+    """Writes the text of an RTF file to `pages`, token by token."""
+
     def __init__(self, pages: PageWriter) -> None:
         self._pages = pages
         self._group = _Group()
         self._outer: list[_Group] = []
         self._starred = self._opened = False
-        """True when a star, or a brace, came just before."""
+        """True if the last token was a star, or a brace."""
         self._to_skip = 0
         self._bytes = bytearray()
-        """Bytes of characters in an old character set; those of Asia take two."""
+        """Bytes of characters in an old character set; Asian ones take two."""
         self._units: list[int] = []
-        """Units of UTF-16: a character beyond the first plane comes as two."""
+        """Units of UTF-16; a character beyond the first plane has two."""
         self._codepage = "cp1252"
         self._fonts: dict[int, str] = {}
         self._tabs = 0
-        """Cells that have ended since something was written."""
+        """Cells that have ended since the last text was written."""
         self.has_begun = self.is_over = False
 
     def take(self, token: re.Match[bytes]) -> int:
-        """Take a token and return the number of bytes after it that are skipped."""
+        """Handle a token; return the number of bytes to skip after it."""
         kind = token.lastgroup
         if token["word"] is not None:
             return self._word(token["word"].decode(), token["number"])
@@ -89,7 +91,7 @@ class _RtfReader:
         return 0
 
     def flush(self) -> None:
-        """Write what is complete now."""
+        """Write the bytes and units collected so far."""
         if self._bytes:
             data, self._bytes = bytes(self._bytes), bytearray()
             self._write(data.decode(self._fonts.get(self._group.font, self._codepage), "replace"))
@@ -107,7 +109,7 @@ class _RtfReader:
             self._outer.append(self._group)
         elif self._outer:
             self._group = self._outer.pop()
-            # What follows the outermost group is no part of the document.
+            # Text after the outermost group is not part of the document.
             self.is_over = not self._outer
         self._starred = False
 
@@ -197,7 +199,7 @@ class _RtfReader:
         if group.is_left_out or group.in_fonts or group.is_deleted:
             return
         if not group.hides:
-            # The last cell of a row ends as well, and nothing follows it.
+            # Tabs are written before the next text only, because the last cell of a row has none after it.
             tabs, self._tabs = "\t" * self._tabs, 0
             self._pages.write(text if text == "\n" else tabs + text)
         elif text.strip():
@@ -209,7 +211,7 @@ class _RtfReader:
 
 
 def _of_group(word: str, value: int | None) -> dict[str, Any]:
-    """Properties that a control word changes until its group ends."""
+    """The changes of state by a control word, which last until its group ends."""
     if word in _SWITCHES:
         return {_SWITCHES[word]: value != 0}
     if word == "f" and value is not None:

@@ -14,9 +14,9 @@ LEFT_OUT = frozenset(
     }
 )
 # fmt: on
-"""Groups that begin with one of them have no text for a reader, or a second telling of it."""
+"""Words of groups without text for a reader, or with a second copy of it."""
 SHOWN_STARRED = frozenset({"shpinst", "shptxt", "shpgrp", "nesttableprops", "fldrslt", "pgnsep"})
-"""Groups with a star are for those who know the word: of these the text is known to be shown."""
+"""Words of starred groups whose text is shown. Programs skip a starred group whose word they don't know."""
 WRITTEN = MappingProxyType(
     {
         "tab": "\t",
@@ -56,12 +56,12 @@ _BY_FONT = MappingProxyType(
         255: 850,
     }
 )
-"""The word fcharset → code page of Windows."""
+"""Value of the word fcharset → code page of Windows."""
 _OTHER_NAMES = MappingProxyType({10000: "mac_roman", 1361: "johab", 65001: "utf-8", 936: "gb18030"})
 
 
 def codepage(number: int | None) -> str:
-    """A codec for what the word ansicpg says; Windows' own of the West for one that is not known."""
+    """The codec for a value of the word ansicpg; cp1252 if the code page is unknown."""
     try:
         return codecs.lookup(_OTHER_NAMES.get(number or 0, f"cp{number}")).name
     except LookupError:

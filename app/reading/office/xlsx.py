@@ -1,7 +1,7 @@
-"""XLSX: each sheet a page, its name the first line, rows in lines with tabs. Values as computed when it was last saved.
+"""XLSX: each sheet is a page, with its name in the first line and a line with tabs for each row.
 
-Walked cell by cell: what a sheet claims to measure does not matter, only what is in it. Hidden sheets, rows and columns
-are left out.
+Values are those computed when the file was last saved. Sheets are walked cell by cell, so the size that a sheet claims
+does not matter. Hidden sheets, rows and columns are left out.
 """
 
 from bisect import bisect_right
@@ -13,7 +13,7 @@ from app.reading.office.xlsx_values import SharedStrings, Workbook, XlsxStyles
 from app.reading.office.zip_package import ZipPackage
 
 _MOST_TABS = 50
-"""Between two values: further apart they are not in one table."""
+"""Tabs between two values at most. Values farther apart are not in one table."""
 _TRUE = frozenset({"1", "true"})
 _VALUES = frozenset({"v", "t"})
 _LAST_COLUMN = 16_384
@@ -51,20 +51,20 @@ class _Sheet:
         self._epoch_1904 = epoch_1904
         self._hidden_from: list[int] = []
         self._hidden_to: list[int] = []
-        """Columns, as ranges in order."""
+        """The last columns of the ranges of hidden columns, in order."""
         self._row: list[str] = []
         self._row_hidden = False
         self._column = 0
         """The column of the current cell, from 1."""
         self._last = 0
-        """Column of the last value in this row."""
+        """The column of the last value in this row."""
         self._kind = self._style = ""
         self._value: list[str] = []
         self._in_value = False
         self._phonetic = False
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        # The commonest first: a sheet may have millions.
+        # The commonest tags first, because a sheet may have millions of cells.
         if tag == "c":
             self._column = _column(attributes.get("r", "")) or self._column + 1
             self._kind, self._style = attributes.get("t", "n"), attributes.get("s", "0")
@@ -102,7 +102,7 @@ class _Sheet:
             self._pages.hide()
             return
         # White space within a value would look like the next cell or row.
-        text = " ".join(self._told(raw).split())
+        text = " ".join(self._shown(raw).split())
         if not text:
             return
         self._row.append("\t" * min(max(self._column - (self._last or 1), 0), _MOST_TABS) + text)
@@ -112,7 +112,7 @@ class _Sheet:
         at = bisect_right(self._hidden_from, column) - 1
         return at >= 0 and column <= self._hidden_to[at]
 
-    def _told(self, raw: str) -> str:
+    def _shown(self, raw: str) -> str:
         match self._kind:
             case "s":
                 index = _number(raw)
@@ -120,7 +120,7 @@ class _Sheet:
             case "b":
                 return "TRUE" if raw.strip() == "1" else "FALSE"
             case "n":
-                return self._styles.told(raw, style=_number(self._style), epoch_1904=self._epoch_1904)
+                return self._styles.formatted(raw, style=_number(self._style), epoch_1904=self._epoch_1904)
             case _:
                 return raw
 
@@ -130,7 +130,7 @@ def _number(text: str) -> int:
 
 
 def _column(reference: str) -> int:
-    """`AB12` is in column 28."""
+    """The column of a reference: 28 for `AB12`; 0 if it is not valid."""
     column = 0
     for letter in reference.rstrip("0123456789"):
         column = column * 26 + ord(letter) - _LETTER

@@ -1,4 +1,4 @@
-"""The parts of an XLSX beside its sheets: their names and order, texts, and which numbers are dates."""
+"""The parts of an XLSX beside its sheets: the workbook, shared strings, and styles, which mark numbers as dates."""
 
 import re
 from collections.abc import Mapping
@@ -11,30 +11,32 @@ _BUILT_IN = MappingProxyType(
     {str(number): "d" for number in (*range(14, 23), *range(27, 37), 45, 47, *range(50, 59))}
     | {"46": "[h]", "9": "%", "10": "%"}
 )
-"""The meanings of built-in number formats, as far as they matter here (ISO 29500-1, 18.8.30)."""
+"""Number of a built-in format → its code, shortened to date (`d`), elapsed time or percent (ISO 29500-1, 18.8.30)."""
 _NOT_LETTERS_OF_DATES = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]|General', re.IGNORECASE)
 _ELAPSED = re.compile(r"\[[hms]+\]", re.IGNORECASE)
 _EPOCH = datetime(1899, 12, 30)  # noqa: DTZ001 - a workbook's times have no zone
 _EPOCH_1904 = datetime(1904, 1, 1)  # noqa: DTZ001 - likewise
 _DIGITS = 15
-"""That Excel shows."""
+"""Digits of a number that Excel shows."""
 _SECONDS = 86_400
 """Seconds of a day."""
 _LAST_DAY = 2_958_466
-"""After 9999-12-31."""
+"""The first number after 9999-12-31."""
 _BEFORE_THE_LEAP_DAY = 60
-"""Excel believes that 1900 had a 29 February: days before it are one off."""
+"""Excel counts a 29 February 1900, which did not exist: days before it are one off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkbookSheet:
+    """A sheet as workbook.xml lists it."""
+
     name: str
     relation: str
     is_hidden: bool
 
 
 class Workbook:
-    """A walker of workbook.xml."""
+    """A walker of workbook.xml that collects the sheets and the epoch of dates."""
 
     def __init__(self) -> None:
         self.sheets: list[WorkbookSheet] = []
@@ -58,7 +60,7 @@ class Workbook:
 
 
 class SharedStrings:
-    """A walker of sharedStrings.xml; readings of Japanese words are left out."""
+    """A walker of sharedStrings.xml. Phonetic readings of Japanese words are left out."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -85,12 +87,12 @@ class SharedStrings:
 
 
 class XlsxStyles:
-    """A walker of styles.xml."""
+    """A walker of styles.xml that formats numbers."""
 
     def __init__(self) -> None:
         self._codes: dict[str, str] = {}
         self._formats: list[str] = []
-        """Ids of number formats, by the index that cells have."""
+        """Ids of number formats by the style index of cells."""
         self._in_cells = False
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -107,8 +109,8 @@ class XlsxStyles:
 
     def data(self, text: str) -> None: ...
 
-    def told(self, raw: str, *, style: int, epoch_1904: bool) -> str:
-        """A number with 15 digits as in Excel, a date or time in ISO 8601; other formats are not applied."""
+    def formatted(self, raw: str, *, style: int, epoch_1904: bool) -> str:
+        """The number with 15 digits as in Excel, or as a date or time in ISO 8601; other formats are not applied."""
         try:
             value = float(raw)
         except ValueError:
@@ -126,13 +128,13 @@ class XlsxStyles:
         return _plain(raw, value)
 
     def _code(self, style: int) -> str:
-        """The format by which a style writes a number: `yyyy-mm-dd;@`."""
+        """The format code of a style, such as `yyyy-mm-dd`; "" if it is unknown."""
         name = self._formats[style] if style < len(self._formats) else ""
         return self._codes[name].split(";")[0] if name in self._codes else _BUILT_IN.get(name, "")
 
 
 def _plain(raw: str, value: float) -> str:
-    # 0.1 + 0.2 is stored with all that binary makes of it.
+    # 0.1 + 0.2 is stored with its binary rounding error.
     return f"{value:.15g}" if len(raw) > _DIGITS and "e" not in f"{value:.15g}" else raw.strip()
 
 

@@ -1,4 +1,4 @@
-"""XML, told as it is parsed, so that memory does not grow with it: no DTD, no entities, nothing from outside."""
+"""XML passed to a walker as it is parsed, so that memory does not grow with it: no DTD, entities or outside sources."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -10,14 +10,14 @@ from typing_extensions import override
 from app.reading.faults import damaged, too_large
 
 _MOST_NAMES = 10_000
-"""Kept; the formats know some hundred."""
+"""Names in the cache at most. The formats have a few hundred."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class XmlWalker(Protocol):
-    """Told of each element; names without their namespaces, which differ between editions of the formats.
+    """Receives each element and text. Names have no namespaces, because these differ between editions of the formats.
 
-    Only ids of relations (of OOXML) keep theirs, as `r:id`: beside them there are others.
+    Only the ids of OOXML's relations keep a prefix, as `r:id`, because their elements have another attribute `id`.
     """
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None: ...
@@ -28,7 +28,7 @@ class XmlWalker(Protocol):
 
 
 def walk(chunks: Iterable[bytes], walker: XmlWalker, *, what: str = "document") -> None:
-    """Raises DocumentFault (corrupt, too_large)."""
+    """Parse the XML and pass it to the walker. Raises DocumentFault (corrupt, too_large)."""
     parser = etree.XMLParser(
         target=_WalkerTarget(walker),
         resolve_entities=False,
@@ -52,7 +52,7 @@ def walk(chunks: Iterable[bytes], walker: XmlWalker, *, what: str = "document") 
 
 
 class _WalkerTarget:
-    """The target that lxml calls, millions of times for a large sheet: hence what is kept at hand."""
+    """The target that lxml calls, millions of times for a large sheet; methods and names are cached for speed."""
 
     def __init__(self, walker: XmlWalker) -> None:
         self._start = walker.start
@@ -62,7 +62,7 @@ class _WalkerTarget:
         self._attributes = _LocalAttributes()
 
     def doctype(self, _name: str, _public: str | None, _system: str | None) -> None:
-        # Neither OOXML nor ODF has one: entities that grow without end are what it would bring.
+        # Neither OOXML nor ODF has a doctype, and one could define entities that grow without end.
         raise damaged("document")
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -75,11 +75,11 @@ class _WalkerTarget:
         self._end(self._tags[tag])
 
     def close(self) -> None:
-        """Finish; lxml calls it at the end, also of a document that broke off."""
+        """Do nothing. lxml calls this at the end, also of a truncated document."""
 
 
 class _LocalNames(dict[str, str]):
-    """Names without their namespaces, each cut but once."""
+    """A cache of names without their namespaces."""
 
     def __missing__(self, name: str) -> str:
         if len(self) > _MOST_NAMES:

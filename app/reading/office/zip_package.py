@@ -1,4 +1,4 @@
-"""The zip that OOXML and ODF come in, opened with care: what is read is counted while it is inflated."""
+"""The zip archive of an OOXML or ODF file. Bytes are counted while they are inflated, to stop zip bombs."""
 
 import errno
 import posixpath
@@ -15,12 +15,12 @@ from app.reading.office.xml import XmlWalker, walk
 
 MOST_ENTRIES = 10_000
 MOST_INFLATED = 200 * 1024 * 1024
-"""Bytes of all parts that are read. A workbook of a million rows has 100 MB of XML; pictures are never inflated."""
+"""Inflated bytes of all parts that are read. A workbook of a million rows has 100 MB of XML; pictures aren't read."""
 MOST_DECLARED = 1024 * 1024 * 1024
-"""Bytes of all entries, pictures and films among them, which the upload bounds because they hardly shrink."""
+"""Declared bytes of all entries. Pictures and films count too; they hardly shrink, so the upload limit bounds them."""
 _RATIO = 250
 _RATIO_FROM = 10 * 1024 * 1024
-"""XML of equal rows shrinks to a hundredth; what shrinks to less and is not small is a bomb."""
+"""Inflated bytes from which `_RATIO` limits compression. XML of equal rows shrinks to a hundredth, a bomb to less."""
 _CHUNK = 64 * 1024
 _METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _IS_ENCRYPTED = 0x1
@@ -34,19 +34,21 @@ _BLAMED_ON_THE_FILE = (
     ValueError,
     RuntimeError,
 )
-"""Exceptions that zipfile was seen to raise on damaged files, besides OSError without an errno."""
+"""Exceptions that zipfile raises on damaged files, besides OSError without an errno."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageRelation:
+    """A reference from one part of the package to another."""
+
     kind: str
-    """The last word of its type: `worksheet`, `header`, `notesSlide`."""
+    """The last word of the relation's type: `worksheet`, `header`, `notesSlide`."""
     target: str
-    """The name of a part."""
+    """The name of the part that it refers to."""
 
 
 class ZipPackage:
-    """Raises DocumentFault (corrupt, encrypted, too_large)."""
+    """Reads the parts of a package, within limits. Raises DocumentFault (corrupt, encrypted, too_large)."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
@@ -56,7 +58,7 @@ class ZipPackage:
             raise too_large(f"The document consists of more than {MOST_ENTRIES:,} files")
         if sum(entry.file_size for entry in entries) > MOST_DECLARED:
             raise _zip_bomb_fault()
-        # Of two entries with one name the later is meant. Some writers for Windows separate folders by backslashes.
+        # Of two entries with one name the later counts. Some writers for Windows separate folders by backslashes.
         self._entries = {_part(entry.filename): entry for entry in entries}
 
     @classmethod
@@ -76,14 +78,14 @@ class ZipPackage:
             self.walk(name, walker)
 
     def main(self) -> str:
-        """The part that the package is about."""
+        """The name of the main part. Raises DocumentFault (corrupt) if there is none."""
         for relation in self.relations("").values():
             if relation.kind == "officeDocument":
                 return relation.target
         raise damaged("document")
 
     def relations(self, part: str) -> Mapping[str, PackageRelation]:
-        """By id, those of `part` to others within the package; never those to the outside."""
+        """The relations of `part` to other parts of the package by id; relations to the outside are left out."""
         folder, name = posixpath.split(part)
         reading = _Relations(folder)
         self.walk_if_there(posixpath.join(folder, "_rels", f"{name}.rels"), reading)
@@ -125,7 +127,7 @@ class _Relations:
 
 
 def _part(name: str) -> str:
-    """Names of parts are the same in any case (ISO 29500-2)."""
+    """The part's name in lower case, because case does not matter (ISO 29500-2)."""
     return name.replace("\\", "/").lstrip("/").lower()
 
 

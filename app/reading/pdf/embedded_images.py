@@ -1,4 +1,4 @@
-"""Pictures on a page, read: each once, for the same letterhead may stand on every page of a file."""
+"""Recognition of pictures on pages. Each is read once, because every page of a file may have the same letterhead."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -10,13 +10,13 @@ from app.reading.geometry import Box, clipped_box
 from app.reading.image.scan import recognised
 from app.reading.pdf.rendering import RenderedPage
 
-_MOST_KEPT = 32
+_MOST_REMEMBERED = 32
 _LEAST_SURE = 0.5
-"""Mean confidence of a block: what OCR reads into a photograph has less, a poor scan more."""
+"""Least mean confidence of a block. Text that OCR reads into a photograph has less, a poor scan more."""
 
 
 class EmbeddedImages:
-    """The images of one file."""
+    """Reads the pictures of one file and remembers the last ones."""
 
     def __init__(self, engine: OcrEngine, *, language: str) -> None:
         self._engine = engine
@@ -24,7 +24,7 @@ class EmbeddedImages:
         self._read: dict[bytes, list[RecognizedWord]] = {}
 
     def words(self, picture: RenderedPage, *, within: Box, after: Sequence[Word], dpi: int) -> list[Word]:
-        """On the page, in reading order, numbered on from those `after` which they come."""
+        """The picture's words on the page, in reading order. Line and block numbers continue those of `after`."""
         line = after[-1].line + 1 if after else 0
         block = after[-1].block + 1 if after else 0
         x0, y0 = picture.corner
@@ -46,7 +46,7 @@ class EmbeddedImages:
     def _found(self, picture: RenderedPage, *, dpi: int) -> list[RecognizedWord]:
         known_by = sha256(repr(picture.pixels.shape).encode() + picture.pixels.tobytes()).digest()
         if known_by not in self._read:
-            if len(self._read) >= _MOST_KEPT:
+            if len(self._read) >= _MOST_REMEMBERED:
                 self._read.pop(next(iter(self._read)))
             self._read[known_by] = recognised(self._engine, picture.image, language=self._language, dpi=dpi)
         return self._read[known_by]

@@ -1,6 +1,6 @@
-"""A PDF, page by page: what a reader of the page sees, by its text layer where that says so, else by OCR.
+"""A PDF, page by page: the text that a reader of the page sees, from its text layer if it is right, else by OCR.
 
-PDFium is not safe for threads and not safe from every file: only the child process comes here.
+PDFium is not thread-safe and a file may crash it, so this module runs only in child processes.
 """
 
 from dataclasses import dataclass, replace
@@ -19,11 +19,11 @@ from app.reading.geometry import POINTS_PER_INCH, Box, render_dpi
 from app.reading.image.scan import read_scan
 from app.reading.pdf.embedded_images import EmbeddedImages
 from app.reading.pdf.font_check import FontCheck
-from app.reading.pdf.hidden_text import text_visibility
+from app.reading.pdf.hidden_text import visibility_of
 from app.reading.pdf.ocr_regions import ocr_regions
 from app.reading.pdf.opening import open_document, warnings_about
 from app.reading.pdf.page_assembly import merged_words, with_blocks, without_duplicates
-from app.reading.pdf.page_objects import page_objects
+from app.reading.pdf.page_objects import objects_of
 from app.reading.pdf.rendering import page_image, render
 from app.reading.pdf.text_layer import text_layer
 from app.reading.sandbox import CpuTimeLimit
@@ -33,7 +33,7 @@ _JUNK_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LayerJudgement:
-    """The valid part of a page's text layer, and the regions that have to be read otherwise."""
+    """The visible words of a page's text layer, and the regions that OCR has to read."""
 
     words: list[Word]
     regions: list[Box]
@@ -42,24 +42,24 @@ class _LayerJudgement:
 
 
 class PdfFile:
-    """Raises DocumentFault (encrypted, corrupt, empty)."""
+    """Reads and draws the pages of one PDF. Raises DocumentFault (encrypted, corrupt, empty)."""
 
-    def __init__(self, path: Path, *, engine: OcrEngine, fence: CpuTimeLimit, language: str, dpi: int) -> None:
-        self._engine = _UnbudgetedEngine(engine, fence)
-        self._fence = fence
+    def __init__(self, path: Path, *, engine: OcrEngine, cpu_limit: CpuTimeLimit, language: str, dpi: int) -> None:
+        self._engine = _UnlimitedEngine(engine, cpu_limit)
+        self._cpu_limit = cpu_limit
         self._language = language
         self._dpi = dpi
         self._fonts = FontCheck(self._engine, language=language)
         self._pictures = EmbeddedImages(self._engine, language=language)
-        with self._fence.up():
+        with self._cpu_limit.counting():
             self._document, self.repaired = open_document(path)
-            """The repair that opened the file; None where it opened as it is."""
+            """The repaired bytes of the file; None if it opened unchanged."""
             self.page_count = len(self._document)
             self.warnings = list(warnings_about(self._document, repaired=self.repaired is not None))
 
     def read(self, number: int, *, mode: Mode) -> Page:
         try:
-            with self._fence.up():
+            with self._cpu_limit.counting():
                 page = self._flattened(number)
                 try:
                     return self._read(page, number=number, mode=mode)
@@ -69,9 +69,9 @@ class PdfFile:
             raise _damaged_page(number) from error
 
     def page_image(self, number: int, *, width: int) -> Image.Image:
-        """The page as a reader sees it, in colour."""
+        """The page as displayed, in colour."""
         try:
-            with self._fence.up():
+            with self._cpu_limit.counting():
                 page = self._flattened(number)
                 try:
                     return page_image(page, width=width)
@@ -84,7 +84,7 @@ class PdfFile:
         self._document.close()
 
     def _flattened(self, number: int) -> pypdfium2.PdfPage:
-        """The page with what was filled into its form and noted on it: neither is part of the text otherwise."""
+        """The page with form fields and annotations merged into it; otherwise they are not part of its text."""
         page = self._document[number - 1]
         if pdfium.FPDFPage_GetAnnotCount(page) <= 0:
             return page
@@ -108,8 +108,8 @@ class PdfFile:
         textpage = page.get_textpage()
         try:
             layer = text_layer(page, textpage)
-            on = page_objects(page)
-            seen = text_visibility(page, textpage, layer, on=on)
+            on = objects_of(page)
+            seen = visibility_of(page, textpage, layer, on=on)
         finally:
             textpage.close()
         shown = layer.words
@@ -121,7 +121,7 @@ class PdfFile:
         if layer.junk_share >= _JUNK_SHARE or self._fonts.are_bad(page, shown):
             untrusted = (*warnings, WarningCode.TEXT_LAYER_UNTRUSTED)
             return _LayerJudgement(words=[], regions=[], warnings=untrusted, is_trusted=False)
-        regions = ocr_regions(page, layer.words, sight=seen, on=on)
+        regions = ocr_regions(page, layer.words, visibility=seen, on=on)
         return _LayerJudgement(words=with_blocks(shown), regions=regions, warnings=warnings, is_trusted=True)
 
     def _mixed(self, page: pypdfium2.PdfPage, layer: _LayerJudgement, *, number: int) -> Page:
@@ -130,7 +130,7 @@ class PdfFile:
         for region in layer.regions:
             dpi = render_dpi(width=region[2] - region[0], height=region[3] - region[1], wanted=self._dpi)
             warnings = _reduced(warnings, dpi=dpi, wanted=self._dpi)
-            # Without what is known already: half a word at an edge would be read as another.
+            # Paint known words over: half of one at an edge would be read as another word.
             picture = render(page, scale=dpi / POINTS_PER_INCH, box=region).without(word.box for word in layer.words)
             found += self._pictures.words(picture, within=region, after=found, dpi=dpi)
         words = merged_words(layer.words, without_duplicates(found, beside=layer.words), regions=layer.regions)
@@ -168,29 +168,29 @@ class PdfFile:
             rotation=page.get_rotation(),
             language=self._language,
             dpi=dpi,
-            # Small letters of a scan may be sharper in the file than in a picture of 200 dpi.
+            # Small letters may be sharper in the file's scan than in a rendering at 200 dpi.
             finer=lambda times: render(page, scale=times * dpi / POINTS_PER_INCH).image,
         )
         return replace(read, warnings=(*read.warnings, *_reduced(warnings, dpi=dpi, wanted=self._dpi)))
 
 
-class _UnbudgetedEngine:
-    """An Engine whose work does not count as PDFium's."""
+class _UnlimitedEngine:
+    """Wraps an engine so that its CPU time does not count towards PDFium's limit."""
 
-    def __init__(self, engine: OcrEngine, fence: CpuTimeLimit) -> None:
+    def __init__(self, engine: OcrEngine, cpu_limit: CpuTimeLimit) -> None:
         self._engine = engine
-        self._fence = fence
+        self._cpu_limit = cpu_limit
 
     def words(
         self, image: Image.Image, *, language: str, dpi: int, finer: RenderFiner | None = None
     ) -> list[RecognizedWord]:
-        def fenced(times: float) -> Image.Image:
-            assert finer is not None, "it is asked for where there is one"
-            with self._fence.up():
+        def limited(times: float) -> Image.Image:
+            assert finer is not None, "the engine got `limited` only if there is a `finer`"
+            with self._cpu_limit.counting():
                 return finer(times)
 
-        with self._fence.down():
-            return self._engine.words(image, language=language, dpi=dpi, finer=fenced if finer is not None else None)
+        with self._cpu_limit.paused():
+            return self._engine.words(image, language=language, dpi=dpi, finer=limited if finer is not None else None)
 
 
 def _damaged_page(number: int) -> DocumentFault:

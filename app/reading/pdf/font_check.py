@@ -1,7 +1,7 @@
-"""A check that fonts of a PDF say what they show: some words of each are recognised and compared with the text layer.
+"""A check of a PDF's fonts: some words of each are recognised and compared with the text layer.
 
-A font that maps its glyphs to the wrong characters yields fluent nonsense, which no look at the text alone tells from
-a language one does not know. Only what Tesseract is sure to have read otherwise counts against a font.
+A font that maps its glyphs to wrong characters yields fluent nonsense, which looks like text in an unknown language.
+Only words that Tesseract reads differently with certainty count against a font.
 """
 
 import ctypes
@@ -22,21 +22,21 @@ from app.reading.pdf.rendering import RenderedPage, render
 from app.reading.pdf.text_layer import LayerWord
 
 _MOST_CHECKS = 30
-"""The most fonts of one file: some writers embed fonts anew on every page."""
+"""Fonts of one file that are checked at most, because some writers embed fonts anew on every page."""
 _FEWEST = 8
-"""Characters of words that a font must draw to be checked: a heading has as many, a page number has not."""
+"""Characters of words that a font must draw to be checked. A heading has as many, a page number has fewer."""
 _SHORTEST = 3
-"""Characters of a word that is compared."""
+"""Characters of a word that is compared, at least."""
 _MOST_RUNS = 3
 _LONGEST_RUN = 24
-"""Characters: reading them takes Tesseract 25 ms, and they are enough to tell a cipher."""
+"""Characters of a run at most. Reading them takes Tesseract 25 ms, and they suffice to detect a cipher."""
 _SURE = 0.7
-"""Confidence of what was read otherwise. Clean print is read with 0.9 and more, a script not known with 0.5."""
+"""Least confidence of text that was read differently. Clean print has 0.9 and more, an unknown script 0.5."""
 _ALIKE = 0.6
 _UNLIKE = 0.4
-"""A share of equal letters. Small print read by OCR has 0.8 and more, a cipher less than 0.2."""
+"""Share of equal letters. Small print read by OCR has 0.8 and more, a cipher less than 0.2."""
 _CAPITAL = 32
-"""Pixels that a capital of the sample is high."""
+"""Height of a capital letter of the sample in pixels."""
 _MARGIN = 40
 _DPI = 300
 _WIDEST = 2400
@@ -49,14 +49,14 @@ _Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """Words beside one another."""
+    """Adjacent words of one line."""
 
     text: str
     box: Box
 
 
 class FontCheck:
-    """The fonts of one file. Each is checked once, on the first page that has enough of it."""
+    """Checks the fonts of one file, each once, on the first page with enough text in it."""
 
     def __init__(self, engine: OcrEngine, *, language: str) -> None:
         self._engine = engine
@@ -64,8 +64,8 @@ class FontCheck:
         self._is_bad: dict[_Key, bool] = {}
 
     def are_bad(self, page: pypdfium2.PdfPage, words: Sequence[LayerWord]) -> bool:
-        """True when lying fonts draw so much of the page, or a heading, that its text is not to be believed."""
-        # A handle is good for a page: the next may have another font at the same address.
+        """Return true if fonts with wrong characters draw a heading, or so much that the page's text is unreliable."""
+        # A handle is valid for one page: the next may have another font at the same address.
         fonts = {thing: pdfium_calls.get_font(thing) or 0 for thing in {word.thing for word in words} if thing}
         known_by = {font: _fingerprint(font) for font in set(fonts.values()) if font}
         if all(self._is_bad.get(key) is False for key in known_by.values()):
@@ -74,10 +74,10 @@ class FontCheck:
         for word in words:
             if font := fonts.get(word.thing):
                 by_font[font].append(word)
-        bad = sum(_letters(drawn) for font, drawn in by_font.items() if self._lies(page, known_by[font], drawn))
+        bad = sum(_letters(drawn) for font, drawn in by_font.items() if self._is_wrong(page, known_by[font], drawn))
         return bad > 0 and (bad >= _FEWEST or bad > _BAD_SHARE * _letters(words))
 
-    def _lies(self, page: pypdfium2.PdfPage, known_by: _Key, words: list[LayerWord]) -> bool:
+    def _is_wrong(self, page: pypdfium2.PdfPage, known_by: _Key, words: list[LayerWord]) -> bool:
         if known_by in self._is_bad or len(self._is_bad) >= _MOST_CHECKS:
             return self._is_bad.get(known_by, False)
         runs = _runs(words)
@@ -88,7 +88,7 @@ class FontCheck:
 
     def _reads_otherwise(self, page: pypdfium2.PdfPage, runs: list[_Run]) -> bool:
         verdicts = []
-        # One by one: most often the first tells, and a longer sample would have its orientation looked for, at 0.1 s.
+        # One by one: mostly the first decides. For a longer sample Tesseract would detect the orientation, in 0.1 s.
         for run in runs:
             read = self._engine.words(_typeset(page, run.box), language=self._language, dpi=_DPI)
             verdicts.append(_are_alike(run.text, read))
@@ -98,7 +98,7 @@ class FontCheck:
 
 
 def _fingerprint(font: int) -> _Key:
-    """Name and shapes of letters, as the font's own mapping finds them: PDFium tells nothing that identifies a font."""
+    """The font's name, and widths and shapes of letters by its own mapping. PDFium has no identifier for fonts."""
     handle = ctypes.cast(font, pdfium.FPDF_FONT)
     name = ctypes.create_string_buffer(128)
     pdfium.FPDFFont_GetBaseFontName(handle, name, len(name))
@@ -118,7 +118,7 @@ def _letters(words: Iterable[LayerWord]) -> int:
 
 
 def _runs(words: list[LayerWord]) -> list[_Run]:
-    """The longest, each part of one line."""
+    """The longest runs, each within one line."""
     runs: list[list[LayerWord]] = []
     for word in words:
         if not _is_level(word):
@@ -150,7 +150,7 @@ def _goes_on(run: list[LayerWord], word: LayerWord) -> bool:
 
 
 def _typeset(page: pypdfium2.PdfPage, box: Box) -> Image.Image:
-    """The run as a line of its own, on a white sheet."""
+    """The run as a single line on a white sheet."""
     high = box[3] - box[1]
     x0, y0, x1, y1 = (box[0] - high / 3, box[1] - high / 3, box[2] + high / 3, box[3] + high / 3)
     scale = min(_CAPITAL / high, _WIDEST / (x1 - x0))
@@ -161,14 +161,14 @@ def _typeset(page: pypdfium2.PdfPage, box: Box) -> Image.Image:
 
 
 def _on_white(picture: RenderedPage) -> Image.Image:
-    """Dark on white, whatever it was: the ground is what most of its pixels are."""
+    """The picture dark on white in any case. The commonest grey level is taken for the ground."""
     levels = picture.pixels.astype(np.int16)
     away = np.abs(levels - np.bincount(picture.pixels.ravel()).argmax())
     return Image.fromarray((255 - away * 255 // max(away.max(), 1)).astype(np.uint8))
 
 
 def _are_alike(written: str, read: list[RecognizedWord]) -> bool | None:
-    """True when they are alike; None where that can't be decided."""
+    """Return true if the texts are alike, false if they differ; None if that is uncertain."""
     said, seen = _plain(written), _plain("".join(found.text for found in read))
     if not said and not seen:
         return None
@@ -176,8 +176,8 @@ def _are_alike(written: str, read: list[RecognizedWord]) -> bool | None:
     if alike >= _ALIKE:
         return True
     confidence = sum(found.confidence for found in read) / max(len(read), 1)
-    is_told = len(seen) >= _SHORTEST and confidence >= _SURE and (_is_latin(said) or not _is_latin(seen))
-    return False if is_told and alike < _UNLIKE else None
+    is_certain = len(seen) >= _SHORTEST and confidence >= _SURE and (_is_latin(said) or not _is_latin(seen))
+    return False if is_certain and alike < _UNLIKE else None
 
 
 def _plain(text: str) -> str:
@@ -185,5 +185,5 @@ def _plain(text: str) -> str:
 
 
 def _is_latin(text: str) -> bool:
-    """At least half: what is written in a script that the engine was not asked to read can't be compared."""
+    """Return true if at least half is Latin. Text in a script that was not requested can't be compared."""
     return 2 * sum(c.isascii() or "LATIN" in unicodedata.name(c, "") for c in text) >= len(text)

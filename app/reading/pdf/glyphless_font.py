@@ -1,7 +1,7 @@
-"""A font that draws nothing: text set in it can be selected, searched and copied, and is never seen.
+"""A font that draws nothing: text set in it can be selected, searched and copied, and is invisible.
 
-Every character is the same glyph. Codes are handed out as characters come, so that any text fits, characters beyond
-16 bits included, and the way back to Unicode names no more than what is used.
+Every character is the same glyph. A character gets a code at its first use, so any text fits, with characters beyond
+16 bits, and the mapping to Unicode has only the characters in use.
 """
 
 import struct
@@ -10,13 +10,13 @@ from itertools import islice
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream
 
 EM = 1000
-"""Units of the font's square, all of them above the baseline: a letter is as high as its font is large."""
+"""Units of the font's square, all above the baseline, so that a letter is as high as its font size."""
 ADVANCE = 500
-"""Units that every character is wide."""
+"""The width of every character in units."""
 
 _MOST_CODES = 0xFFFF
 _IN_ONE_BLOCK = 100
-"""Mappings that a CMap may list at a time (PDF 32000-1, 9.7.5.4)."""
+"""Mappings in one block of a CMap at most (PDF 32000-1, 9.7.5.4)."""
 _UNKNOWN = "\ufffd"
 
 _CMAP = """/CIDInit /ProcSet findresource begin 12 dict begin begincmap
@@ -27,6 +27,8 @@ _CMAP = """/CIDInit /ProcSet findresource begin 12 dict begin begincmap
 
 
 class GlyphlessFont:
+    """Encodes text and collects its characters for the embedded font."""
+
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
 
@@ -35,7 +37,7 @@ class GlyphlessFont:
         return "".join(f"{self._code(character):04X}" for character in text)
 
     def embedded(self, pdf: Pdf) -> Object:
-        """The font with all that was encoded so far, as an object of the file."""
+        """The font with all characters encoded so far, as an object of the file."""
         descriptor = Dictionary(
             Type=Name.FontDescriptor,
             FontName=Name.Glyphless,
@@ -86,9 +88,9 @@ def _utf16(character: str) -> str:
 
 
 def _file() -> bytes:
-    """A TrueType file with two glyphs: an empty one, and a line from corner to corner, which encloses nothing.
+    """A TrueType file with two glyphs: an empty one, and a line from corner to corner, which encloses no area.
 
-    The line gives the second its size: readers take two empty letters that follow each other for one drawn twice.
+    The line gives the second glyph a size, because readers take two adjacent empty letters for one drawn twice.
     """
     line = struct.pack(">5h2H2B4hx", 1, 0, 0, ADVANCE, EM, 1, 0, 1, 1, 0, ADVANCE, 0, EM)
     line += b"\0" * (len(line) % 2)

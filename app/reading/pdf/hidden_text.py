@@ -1,8 +1,8 @@
-"""Which words of a text layer a reader of the page can't see: in the page's colour, under a picture, tiny, turned off.
+"""Words of a text layer that a reader of the page can't see: in the ground's colour, covered, tiny or turned off.
 
-Most words are plainly visible: dark, opaque, on a known light ground. Only of the others two renderings are compared,
-with them and without them: what makes no difference is not seen. Invisible text that lies over ink stays: that is how
-a scanner's own recognition is kept in a PDF.
+Most words are plainly visible: dark, opaque, on a known light ground. For the others two renderings are compared, with
+them and without them; words that make no difference are hidden. Invisible text over ink is kept, because scanners store
+their own recognition in that way.
 """
 
 import ctypes
@@ -24,24 +24,24 @@ from app.reading.pdf.text_layer import LayerWord, TextLayer
 _UNPAINTED = frozenset({pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP})
 _OUTLINED = frozenset({pdfium.FPDF_TEXTRENDERMODE_STROKE, pdfium.FPDF_TEXTRENDERMODE_STROKE_CLIP})
 _SWITCH = "OC\0".encode("utf-16-le")
-"""The tag of content that belongs to a layer."""
+"""The tag of content that belongs to an optional layer."""
 _WHITE: Colour = (255, 255, 255)
 _OPAQUE = 255
 _PLAIN = 64
-"""Levels, in some channel, between a text and its ground from which it is taken for visible without a look."""
+"""Levels, in some channel, between a text and its ground from which it is taken for visible without a rendering."""
 _SEEN = 24
-"""Levels by which a pixel must differ to show: paler text can't be read."""
+"""Levels by which a pixel must differ to be visible. Paler text can't be read."""
 _SEEN_SHARE = 0.01
-"""A share of the pixels of a word's box; the thinnest letters fill a tenth of it."""
+"""Share of the pixels of a word's box that must be visible. The thinnest letters fill a tenth of it."""
 _INK = 60
-"""Levels between the dark and the light parts of a spot where something is printed."""
+"""Levels between the dark and the light parts of a box from which it has ink."""
 _TINY = 2.2
-"""Points of height with ascenders and descenders: the smallest print in use has 4."""
+"""Points of height with ascenders and descenders. The smallest print in use has 4."""
 _BRIGHTNESS = np.array([0.114, 0.587, 0.299])
 """Weights of blue, green and red (ITU-R BT.601)."""
 _MOST_PIXELS = 6_000_000
 _LETTER = 12
-"""Pixels that a word should be high to be looked at."""
+"""Height of a word in pixels that the renderings aim at."""
 
 _Pixels = npt.NDArray[np.int16]
 _Mask = npt.NDArray[np.bool_]
@@ -49,11 +49,11 @@ _Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordVisibility:
-    """The visibility of each word, by its place in the layer."""
+    """The indices of words that are hidden, or that lie invisibly over ink."""
 
     hidden: frozenset[int]
     laid: frozenset[int]
-    """Not painted themselves, but over ink that they spell out."""
+    """Words that are not painted themselves, but lie over ink that shows them."""
 
 
 _ALL_VISIBLE = WordVisibility(hidden=frozenset(), laid=frozenset())
@@ -66,14 +66,14 @@ class _TextPaint:
     colour: Colour | None
     is_painted: bool
     is_odd: bool
-    """Transparent, clipped or switchable: only a rendering tells."""
+    """True if it is transparent, clipped or switchable, so that only a rendering shows if it is visible."""
 
 
-_UNKNOWN_STYLE = _TextPaint(colour=(0, 0, 0), is_painted=True, is_odd=False)
-"""The style assumed for text without a PDFium text object, which can't be hidden for a comparison rendering."""
+_UNKNOWN_PAINT = _TextPaint(colour=(0, 0, 0), is_painted=True, is_odd=False)
+"""Assumed for text without a PDFium text object. It can't be left out of a comparison rendering."""
 
 
-def text_visibility(
+def visibility_of(
     page: pypdfium2.PdfPage, textpage: pypdfium2.PdfTextPage, layer: TextLayer, *, on: PageObjects
 ) -> WordVisibility:
     words = layer.words
@@ -95,21 +95,23 @@ def text_visibility(
 
 
 class _TextObjects:
-    """Facts about words from the text objects that draw them, which are few."""
+    """Arrays of the words' properties, taken from the few text objects that draw them."""
 
     def __init__(self, words: list[LayerWord], textpage: pypdfium2.PdfTextPage, *, on: PageObjects) -> None:
         firsts = {word.thing: word.start for word in reversed(words)}
         places = {thing: place for place, thing in enumerate(firsts)}
         of_words = np.array([places[word.thing] for word in words])
-        looks = [_text_style(thing, veiled=thing in on.veiled) if thing else _UNKNOWN_STYLE for thing in firsts]
+        paints = [_paint_of(thing, veiled=thing in on.veiled) if thing else _UNKNOWN_PAINT for thing in firsts]
         self.order = np.array([on.order.get(thing, 0) for thing in firsts])[of_words]
-        self.odd = np.array([look.is_odd or not look.is_painted or look.colour is None for look in looks])[of_words]
-        self.painted = np.array([look.is_painted for look in looks])[of_words]
-        self.inks = np.array([look.colour or _WHITE for look in looks], dtype=np.int16)[of_words]
+        self.odd = np.array([paint.is_odd or not paint.is_painted or paint.colour is None for paint in paints])[
+            of_words
+        ]
+        self.painted = np.array([paint.is_painted for paint in paints])[of_words]
+        self.inks = np.array([paint.colour or _WHITE for paint in paints], dtype=np.int16)[of_words]
         self.tiny = np.array(_tiny(textpage, firsts.values()))[of_words]
 
 
-def _text_style(thing: int, *, veiled: bool) -> _TextPaint:
+def _paint_of(thing: int, *, veiled: bool) -> _TextPaint:
     mode = pdfium_calls.get_render_mode(thing)
     colour, alpha = colour_of(thing, stroke=mode in _OUTLINED)
     return _TextPaint(
@@ -124,7 +126,7 @@ def _text_style(thing: int, *, veiled: bool) -> _TextPaint:
 
 
 def _is_switchable(thing: int) -> bool:
-    """Part of a layer that may be turned off."""
+    """Return true if the object belongs to a layer that may be turned off."""
     return any(
         _name(pdfium_calls.get_mark(thing, index)) == _SWITCH
         for index in range(min(pdfium_calls.count_marks(thing), 8))
@@ -132,7 +134,7 @@ def _is_switchable(thing: int) -> bool:
 
 
 def _name(mark: int) -> bytes:
-    """Empty for one that is longer than the buffer."""
+    """The mark's name; zeros if it is longer than the buffer."""
     name, length = ctypes.create_string_buffer(len(_SWITCH)), ctypes.c_ulong()
     if mark:
         pdfium_calls.get_mark_name(mark, ctypes.addressof(name), len(_SWITCH), ctypes.addressof(length))
@@ -140,7 +142,10 @@ def _name(mark: int) -> bytes:
 
 
 def _tiny(textpage: pypdfium2.PdfTextPage, firsts: Iterable[int]) -> list[bool]:
-    """By one character of each text object, with ascenders and descenders: a dash is low in any size."""
+    """One value a text object: true if it is tiny, by one character with ascenders and descenders.
+
+    A character's own box would not do: a dash is low in any size.
+    """
     where = pdfium_calls.address_of(textpage.raw)
     edges = (ctypes.c_float * 4)()
     at = ctypes.addressof(edges)
@@ -177,11 +182,11 @@ def _contrast(inks: _Pixels, ground: Colour) -> _Pixels:
 
 
 class _ComparisonRenderings:
-    """The part of the page that certain words lie on, with them and without."""
+    """Compares two renderings of a part of the page, with certain words and without them."""
 
     def __init__(self, shown: RenderedPage, without: RenderedPage) -> None:
         apart = np.abs(shown.pixels.astype(np.int16) - without.pixels)
-        # Colours of one brightness can be told apart, if by half as well: dark blue is not seen on black.
+        # Colours of equal brightness differ visibly, too, but half as much: dark blue can't be seen on black.
         self._difference = np.maximum(apart @ _BRIGHTNESS, apart.max(axis=2) / 2)
         self._without = without
 

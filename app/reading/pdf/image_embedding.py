@@ -1,4 +1,4 @@
-"""An image as PDF can embed it: a JPEG as it is, anything else without loss."""
+"""Images prepared for embedding in a PDF: a JPEG unchanged, any other image without loss."""
 
 import io
 import struct
@@ -13,7 +13,7 @@ _JPEG = frozenset({"JPEG", "MPO"})
 _CHANNELS = {"1": 1, "L": 1, "P": 1, "I;16": 1, "RGB": 3, "CMYK": 4}
 _SPACES = {1: "/DeviceGray", 3: "/DeviceRGB", 4: "/DeviceCMYK"}
 _PROFILES = {b"GRAY": 1, b"RGB ": 3, b"CMYK": 4}
-"""The colour space that an ICC profile names in its header → channels."""
+"""The colour space in an ICC profile's header → channels."""
 _SIGNATURE = 8
 """Bytes before the first chunk of a PNG."""
 
@@ -29,22 +29,24 @@ _TURNED: dict[int, ImageMatrix] = {
     7: (0, 1, 1, 0, 0, 0),
     8: (0, 1, -1, 0, 1, 0),
 }
-"""EXIF orientation → how the square that PDF puts an image on lies on the square of the page."""
+"""EXIF orientation → the matrix from the unit square of the image to that of the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageXObject:
+    """The data and the properties of an image in a PDF."""
+
     data: bytes
     filter: str
     width: int
-    """Pixels as stored, before they are turned."""
+    """Pixels as stored, before the orientation is applied."""
     height: int
     channels: int
     bits: int = 8
     orientation: int = 1
-    """The EXIF orientation."""
+    """The EXIF orientation, 1 to 8."""
     predicted: bool = False
-    """By PNG's predictors."""
+    """True if the data use PNG's predictors."""
     palette: bytes | None = None
     profile: bytes | None = None
     inverted: bool = False
@@ -54,31 +56,31 @@ class ImageXObject:
         return _SPACES[self.channels if self.palette is None else 3]
 
     def placed(self, width: float, height: float) -> ImageMatrix:
-        """On a page of that size."""
+        """The matrix that places the image on a page of that size."""
         a, b, c, d, e, f = _TURNED[self.orientation]
         return (a * width, b * height, c * width, d * height, e * width, f * height)
 
 
-def image_xobject(frame: ImageFrame) -> ImageXObject:
+def xobject_of(frame: ImageFrame) -> ImageXObject:
     stored = frame.image
     if stored.format in _JPEG and stored.mode in _CHANNELS:
-        plate = ImageXObject(
+        xobject = ImageXObject(
             data=frame.file_bytes(),
             filter="/DCTDecode",
             width=stored.width,
             height=stored.height,
             channels=_CHANNELS[stored.mode],
-            # As Adobe began it, and all that read them assume.
+            # Adobe began to store CMYK inverted, and all readers assume it.
             inverted=stored.mode == "CMYK",
         )
     else:
         image = _plain(stored)
-        plate = _raw(image) if image.mode == "CMYK" else _png(image)
-    return replace(plate, orientation=frame.orientation, profile=_profile(stored, plate))
+        xobject = _raw(image) if image.mode == "CMYK" else _png(image)
+    return replace(xobject, orientation=frame.orientation, profile=_profile(stored, xobject))
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """In a mode that PDF has as well."""
+    """The image in a mode that PDF has, too."""
     if image.has_transparency_data:
         return on_paper(image)
     if image.mode in _CHANNELS:
@@ -99,7 +101,7 @@ def _raw(image: Image.Image) -> ImageXObject:
 
 
 def _png(image: Image.Image) -> ImageXObject:
-    """PNG and PDF pack pixels in the same way: what Pillow writes for one is taken for the other."""
+    """The image as Pillow packs it for PNG, which packs pixels as PDF does."""
     written = io.BytesIO()
     image.save(written, "PNG")
     content = written.getbuffer()
@@ -130,8 +132,8 @@ def _png(image: Image.Image) -> ImageXObject:
     )
 
 
-def _profile(stored: Image.Image, plate: ImageXObject) -> bytes | None:
+def _profile(stored: Image.Image, xobject: ImageXObject) -> bytes | None:
     profile = stored.info.get("icc_profile")
-    if not isinstance(profile, bytes) or plate.palette is not None:
+    if not isinstance(profile, bytes) or xobject.palette is not None:
         return None
-    return profile if _PROFILES.get(profile[16:20]) == plate.channels else None
+    return profile if _PROFILES.get(profile[16:20]) == xobject.channels else None

@@ -1,6 +1,6 @@
-"""The invisible text of a page: what was read, lying on the ink that it was read from.
+"""The invisible text of a page: recognised words, placed on the ink that they were read from.
 
-It goes before the page's own content, so that nothing of that need be looked at or changed.
+It goes before the page's own content, so that the latter need not be parsed or changed.
 """
 
 import unicodedata
@@ -14,21 +14,21 @@ from app.reading.geometry import Box
 from app.reading.pdf.glyphless_font import ADVANCE, EM, GlyphlessFont
 
 _ONE_BASELINE = 0.3
-"""A word's share of its height that its bottom may be off the line's and yet stand on it. Descenders hang by less;
-readers take words on several baselines for several lines."""
+"""Share of a word's height by which its bottom may differ from the line's baseline and still be moved to it. Descenders
+hang by less. Readers take words on several baselines for several lines."""
 _SMALLEST = 1.0
-"""Points: a flatter box is that of a dash, which would be a font of no size."""
+"""Points of font size at least. A flatter box is that of a dash, which would give a font without a size."""
 _NARROWEST = 0.1
-"""Ems: readers take equal letters that are closer for one drawn twice."""
+"""Ems of a letter's width at least, because readers take equal letters that are closer for one drawn twice."""
 
 TextMatrix = tuple[float, float, float, float, float, float]
 Direction = tuple[int, int]
-"""The direction of the text on the displayed page: along x (rightwards) and y (downwards)."""
+"""The direction of text on the displayed page: along x (rightwards) and y (downwards)."""
 
 _RIGHT, _LEFT = (1, 0), (-1, 0)
 _LIFTED = 0.8
-"""Ems. PDFium sorts what stands on one baseline from left to right, which turns a line that is upside down: there
-spaces are lifted off it."""
+"""Ems by which spaces of an upside-down line are lifted off its baseline. PDFium sorts text on one baseline from left
+to right, which would reverse such a line."""
 
 
 _PlacedText = tuple[str, Box]
@@ -36,16 +36,18 @@ _PlacedText = tuple[str, Box]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TextWriter:
+    """The font and the page height that words are written with."""
+
     font: str
     glyphs: GlyphlessFont
     height: float
-    """The height of the page, to measure from below."""
+    """The page's height, to measure from the bottom."""
 
 
-def invisible_text(page: Page, *, font: str, glyphs: GlyphlessFont, bounds: Box, rotation: int) -> bytes:
-    """Content for a page that shows `bounds` (of PDF space) turned clockwise by `rotation`; nothing without OCR.
+def text_content(page: Page, *, font: str, glyphs: GlyphlessFont, bounds: Box, rotation: int) -> bytes:
+    """Content for a page that shows `bounds` (of PDF space) turned clockwise by `rotation`; empty without words by OCR.
 
-    `font` is what the glyphs are called there.
+    `font` is the name of the glyphs' font on the page.
     """
     words = [word for word in page.words if word.source is Source.OCR and word.text]
     if not words or not page.width or not page.height:
@@ -62,7 +64,7 @@ def invisible_text(page: Page, *, font: str, glyphs: GlyphlessFont, bounds: Box,
 
 
 def to_pdf_space(bounds: Box, *, rotation: int) -> TextMatrix:
-    """From the displayed page, with its origin bottom left and y upwards."""
+    """The matrix from the displayed page, with its origin bottom left and y upwards, to PDF space."""
     left, bottom, right, top = bounds
     match rotation:
         case 90:
@@ -82,7 +84,7 @@ def _scaled(words: Sequence[Word], scale: tuple[float, float]) -> list[tuple[str
 
 def _line(words: list[_PlacedText], pen: _TextWriter, *, usual: Direction) -> list[str]:
     direction = _direction(_ends(words), otherwise=usual)
-    # A line upside down among upright ones is a mistake of the reading order, not of the page.
+    # An upside-down line among upright ones is an error of the reading order.
     if direction == (-usual[0], -usual[1]):
         direction = usual
     seen = [(text, _along(box, direction)) for text, box in words]
@@ -101,7 +103,7 @@ def _word(word: _PlacedText, pen: _TextWriter, *, baseline: float, direction: Di
     right, down = direction
     place = f"{right} {-down} {down} {right} {x:.2f} {pen.height - y:.2f} Tm"
     shown = text[::-1] if _is_leftwards(text) else text
-    # The space keeps words apart whatever a reader makes of the gap, at a line's end too.
+    # The space separates words, however a reader treats the gap, at a line's end too.
     drawn = f"<{pen.glyphs.encoded(shown + ' ')}> Tj"
     if direction == _LEFT:
         drawn = f"<{pen.glyphs.encoded(shown)}> Tj {size * _LIFTED:.2f} Ts <{pen.glyphs.encoded(' ')}> Tj 0 Ts"
@@ -109,7 +111,7 @@ def _word(word: _PlacedText, pen: _TextWriter, *, baseline: float, direction: Di
 
 
 def _along(box: Box, direction: Direction) -> Box:
-    """The box as one sees it who has turned the page so that the text goes rightwards."""
+    """The box on the page turned so that the text goes rightwards."""
     x0, y0, x1, y1 = box
     match direction:
         case (-1, 0):
@@ -140,7 +142,7 @@ def _ends(line: list[_PlacedText]) -> list[_PlacedText]:
 
 
 def _direction(ends: list[_PlacedText], *, otherwise: Direction) -> Direction:
-    """The direction of lines, by their first and last words; a leftward script counts the other way."""
+    """The direction of lines, from their first and last words. Lines of a right-to-left script count the other way."""
     x = y = 0.0
     for (first, a), (_, b) in zip(ends[::2], ends[1::2], strict=True):
         sign = -1 if _is_leftwards(first) else 1
@@ -154,7 +156,7 @@ def _direction(ends: list[_PlacedText], *, otherwise: Direction) -> Direction:
 
 
 def _is_leftwards(text: str) -> bool:
-    """Hebrew, Arabic: PDF has the letters in the order of the eye, and readers turn them."""
+    """Return true for a right-to-left script. PDF has its letters in visual order, and readers reverse them."""
     if text.isascii():
         return False
     strong = (unicodedata.bidirectional(character) for character in text)

@@ -1,4 +1,4 @@
-"""Which parts of a page have to be recognised, because its text layer does not say what they show."""
+"""The parts of a page that have to be recognised, because its text layer does not contain the text that they show."""
 
 from collections.abc import Sequence
 
@@ -12,41 +12,44 @@ from app.reading.pdf.rendering import render
 from app.reading.pdf.text_layer import LayerWord
 
 FEWEST_CHARACTERS = 25
-"""Fewer on a page with drawings are as likely a page number as the page's text: letters may be drawn as outlines."""
+"""Characters of a page with drawings below which its text may be drawn as outlines, beside a real page number."""
 FEWEST_OVER_A_SCAN = 100
-"""Invisible characters on a picture as large as the page that show that it was read before: a stamp had 25."""
+"""Invisible characters on a page-sized picture from which it counts as recognised before. A stamp had 25."""
 _MOST_PICTURES = 200
 _TOUCHING = 2.0
-"""Points between pictures that belong together: scanners store a page as stripes."""
+"""Points between pictures that belong together, because scanners store a page as stripes."""
 _LEAST = (36.0, 8.0)
-"""Points of width and height below which a picture has nothing to read: an icon, a bullet."""
+"""Points of width and height below which a picture has no text, such as an icon or a bullet."""
 _LEAST_AREA = 1_200.0
 _DPI = 72.0
 _INK = 48
 _UNREAD_INK = 0.002
-"""A share of a picture's pixels: with more ink beside all words it shows more than they say. Dust stays below."""
+"""Share of a picture's pixels that are ink outside all words, from which it shows more text. Dust stays below."""
 
 
 def ocr_regions(
-    page: pypdfium2.PdfPage, words: Sequence[LayerWord], *, sight: WordVisibility, on: PageObjects
+    page: pypdfium2.PdfPage, words: Sequence[LayerWord], *, visibility: WordVisibility, on: PageObjects
 ) -> list[Box]:
-    """Boxes on the displayed page; `words` without the hidden ones are what its text layer says."""
+    """The boxes on the displayed page that OCR has to read.
+
+    `words` without the hidden ones are the text that the page has already.
+    """
     if not on.is_drawn_on:
         return []
     width, height = page.get_size()
     everything: Box = (0.0, 0.0, width, height)
-    seen = [word for index, word in enumerate(words) if index not in sight.hidden]
+    seen = [word for index, word in enumerate(words) if index not in visibility.hidden]
     characters = sum(len(word.text) + 1 for word in seen)
     if characters < FEWEST_CHARACTERS and (not on.pictures or _is_drawing(on)):
         return [everything]
     boxes = [box for box in (clipped_box(box, width=width, height=height) for box in on.pictures) if area(box) > 0]
     if len(boxes) > _MOST_PICTURES:
         boxes = [enclosing(boxes)]
-    laid = [word for index, word in enumerate(words) if index in sight.laid]
+    laid = [word for index, word in enumerate(words) if index in visibility.laid]
     return [
         box
         for box in _merged(boxes)
-        if _may_say_something(box) and not _was_read(box, laid, page=area(everything)) and _shows_more(page, box, seen)
+        if _may_have_text(box) and not _was_read(box, laid, page=area(everything)) and _shows_more(page, box, seen)
     ]
 
 
@@ -55,7 +58,7 @@ def _is_drawing(on: PageObjects) -> bool:
 
 
 def _merged(boxes: list[Box]) -> list[Box]:
-    """Join regions that touch one another."""
+    """The boxes, with those that touch one another merged."""
     merged: list[Box] = []
     for box in sorted(boxes, key=lambda box: (box[1], box[0])):
         grown, apart = box, []
@@ -74,18 +77,18 @@ def _touch(a: Box, b: Box) -> bool:
     )
 
 
-def _may_say_something(box: Box) -> bool:
+def _may_have_text(box: Box) -> bool:
     return box[2] - box[0] >= _LEAST[0] and box[3] - box[1] >= _LEAST[1] and area(box) >= _LEAST_AREA
 
 
 def _was_read(box: Box, laid: Sequence[LayerWord], *, page: float) -> bool:
-    """By a scanner's own recognition, which keeps its words as invisible ones."""
+    """Return true if a scanner's recognition left invisible words on the box, as many as text would have."""
     characters = sum(len(word.text) + 1 for word in laid if contains(box, word.box))
     return characters >= max(FEWEST_OVER_A_SCAN * area(box) / page, 1)
 
 
 def _shows_more(page: pypdfium2.PdfPage, box: Box, words: Sequence[LayerWord]) -> bool:
-    """Ink where there is no word."""
+    """Return true if there is ink where no word is."""
     within = [word for word in words if contains(box, word.box)]
     if not within:
         return True

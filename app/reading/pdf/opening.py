@@ -1,4 +1,7 @@
-"""A PDF opened: as it is, else without what stands before its header, else as qpdf repairs it, once."""
+"""Opening a PDF: unchanged, else without the bytes before its header, else as qpdf repairs it, once.
+
+`warnings_about` reports facts of the whole file: attachments, signatures, forms and permissions.
+"""
 
 import ctypes
 import io
@@ -15,7 +18,7 @@ from app.reading.faults import scrubbed
 
 _HEADER = b"%PDF-"
 _FARTHEST = 1 << 20
-"""Bytes before the header within which it is looked for."""
+"""Bytes from the file's start within which the header is searched."""
 _ENDED = b"\nendstream\nendobj\n%%EOF\n"
 _ENCRYPTION = b"/Encrypt"
 _LOCKED = frozenset({pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY})
@@ -35,7 +38,7 @@ _FAULTS = {
 
 
 def open_document(path: Path) -> tuple[pypdfium2.PdfDocument, bytes | None]:
-    """The document, and the bytes that it was repaired to, if it had to be.
+    """The document, and its repaired bytes; None if it opened unchanged.
 
     Raises DocumentFault (encrypted, corrupt, empty).
     """
@@ -47,13 +50,13 @@ def open_document(path: Path) -> tuple[pypdfium2.PdfDocument, bytes | None]:
         document = _loaded(content)
         if isinstance(document, pypdfium2.PdfDocument):
             return document, content
-        # One that could be repaired far enough to ask for its password is not damaged.
+        # A file that a repair made ask for its password is not damaged.
         refusal = document if document is _OpenFailure.LOCKED else refusal
     raise DocumentFault(*_FAULTS[refusal])
 
 
 def _loaded(source: Path | bytes) -> "pypdfium2.PdfDocument | _OpenFailure":
-    # By hand: the wrapper asks for the last error of a document that opened without pages, and is told an older one.
+    # Without the wrapper, which asks for the last error of a document that opened without pages, and gets an older one.
     if isinstance(source, Path):
         handle = pdfium.FPDF_LoadDocument(f"{source}\0".encode(errors="surrogateescape"), None)
     else:
@@ -65,12 +68,12 @@ def _loaded(source: Path | bytes) -> "pypdfium2.PdfDocument | _OpenFailure":
         return _OpenFailure.NO_PAGES
     document = pypdfium2.PdfDocument(handle)
     if isinstance(source, bytes):
-        document._data_holder.append(source)  # noqa: SLF001 - it has to live as long, and the wrapper has a place for it
+        document._data_holder.append(source)  # noqa: SLF001 - the bytes must live as long as the document, as the wrapper provides
     return document
 
 
 def _repaired(path: Path) -> Iterator[bytes]:
-    """Versions that may open."""
+    """Repaired versions of the file that may open."""
     content = path.read_bytes()
     start = content.find(_HEADER, 0, _FARTHEST)
     if start > 0:
@@ -78,12 +81,12 @@ def _repaired(path: Path) -> Iterator[bytes]:
         yield content
     if start < 0:
         return
-    # 0.2 s and 30 MB, which only damaged files need.
+    # Imported on demand: it takes 0.2 s and 30 MB, and only damaged files need it.
     import pikepdf
 
     out = io.BytesIO()
     try:
-        # Where the file was cut off, its last object has no end, and qpdf drops such a one.
+        # The last object of a truncated file has no end, and qpdf would drop it.
         with pikepdf.open(io.BytesIO(content + _ENDED), suppress_warnings=True) as document:
             is_locked = _ENCRYPTION in content and not document.is_encrypted
             document.save(out)
@@ -91,17 +94,17 @@ def _repaired(path: Path) -> Iterator[bytes]:
         raise DocumentFault(*_FAULTS[_OpenFailure.LOCKED]) from None
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001 - whatever qpdf finds wrong with the file, it can't be repaired
+    except Exception:  # noqa: BLE001 - any error of qpdf means that the file can't be repaired
         return
     if is_locked:
-        # What told how it is encrypted is lost: it would open, and show nothing.
+        # The encryption dictionary is lost: the file would open and show no text.
         raise DocumentFault(*_FAULTS[_OpenFailure.LOCKED])
     yield out.getvalue()
 
 
 _XFA = frozenset({pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND})
 _ALL_PERMISSIONS = 0b1111_0011_1100
-"""Bits 3 to 6 and 9 to 12 of the permissions (ISO 32000-1, table 22)."""
+"""All permissions: bits 3 to 6 and 9 to 12 (ISO 32000-1, table 22)."""
 _MOST_NAMES = 20
 _LONGEST_NAME = 100
 
@@ -133,7 +136,7 @@ def _attachment_name(document: pypdfium2.PdfDocument, index: int) -> str:
         return ""
     units = (ctypes.c_ushort * _LONGEST_NAME)()
     size = pdfium.FPDFAttachment_GetName(attachment, units, ctypes.sizeof(units))
-    # A name that is longer than the buffer is not written at all.
+    # PDFium does not write a name that is longer than the buffer.
     if size > ctypes.sizeof(units):
         return "a very long name"
     name = bytes(units)[: max(size - 2, 0)].decode("utf-16-le", "surrogatepass")

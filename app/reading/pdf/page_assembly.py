@@ -1,4 +1,4 @@
-"""Lines and paragraphs of a page, from where its words lie; and words of two sources made one page."""
+"""Assembles a page: lines and paragraphs from the places of words, and words of text layer and OCR merged."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,15 +10,15 @@ from app.reading.geometry import Box, contains, enclosing, words_from_columns
 from app.reading.pdf.text_layer import LayerWord
 
 _WIDER = 1.35
-"""Times the usual distance of lines from which the next begins a paragraph."""
+"""Ratio to the usual distance of lines from which the next line begins a paragraph."""
 _FARTHEST = 4.0
-"""Times the height of a line within which the next can belong to its paragraph at all."""
+"""Heights of a line within which the next line can belong to its paragraph."""
 _SHARED = 0.5
-"""A share of the smaller of two words that the other covers: they are the same word, read twice."""
+"""Share of the smaller of two words that the other covers, from which they are one word read twice."""
 
 
 def with_blocks(words: Sequence[LayerWord]) -> list[Word]:
-    """Words of a text layer, in the file's order. What lies farther below than lines usually do begins a block."""
+    """The words of a text layer in the file's order. A line farther below than usual begins a block."""
     starts = [index for index, word in enumerate(words) if not index or word.line != words[index - 1].line]
     ends = [*starts[1:], len(words)]
     spans = list(zip(starts, ends, strict=True)) if words else []
@@ -35,24 +35,24 @@ def with_blocks(words: Sequence[LayerWord]) -> list[Word]:
 
 
 def without_duplicates(found: Sequence[Word], *, beside: Sequence[Word]) -> list[Word]:
-    """Words found by OCR that the text layer does not have already."""
+    """The words found by OCR that the text layer does not have."""
     return [word for word in found if not any(_same_place(word.box, other.box) for other in beside)]
 
 
 def merged_words(carried: Sequence[Word], found: Sequence[Word], *, regions: Sequence[Box]) -> tuple[Word, ...]:
-    """The words of both in reading order: blocks found in the regions where they lie among those of the text layer.
+    """The words of both in reading order: OCR's blocks are put between those of the text layer by their place.
 
-    Each keeps its own order otherwise, for a file knows its columns and so does OCR.
+    Both keep their own order otherwise, because the file's order follows its columns, and OCR's does too.
     """
     lines = [_Line(words=tuple(line)) for line in _by_line(found)]
     rest: list[Word] = []
     for line in _by_line(carried):
-        # A form filled in: what was typed onto a picture stands on the line of what is printed there.
-        mate = next((other for other in lines if other.takes(line)), None) if _lies_in(line, regions) else None
-        if mate is None:
+        # In a form, text typed onto a picture belongs to the printed line there.
+        partner = next((other for other in lines if other.takes(line)), None) if _lies_in(line, regions) else None
+        if partner is None:
             rest += line
         else:
-            mate.add(line)
+            partner.add(line)
     blocks = _parted(rest)
     end = len(blocks)
     placed: list[tuple[int, list[list[Word]]]] = []
@@ -72,7 +72,7 @@ class _Line:
     words: tuple[Word, ...]
 
     def takes(self, others: Sequence[Word]) -> bool:
-        """Beside one another on one height."""
+        """Return true if the words stand beside this line's at the same height."""
         ours, theirs = enclosing([w.box for w in self.words]), enclosing([w.box for w in others])
         lower = min(ours[3] - ours[1], theirs[3] - theirs[1])
         level = min(ours[3], theirs[3]) - max(ours[1], theirs[1]) > _SHARED * lower
@@ -96,13 +96,13 @@ def _blocks(lines: list[Box]) -> list[int]:
 
 
 def _step(above: Box, below: Box) -> float | None:
-    """From one line down to the next; None where they can't be lines of one paragraph."""
+    """The step from one line down to the next; None if they can't be lines of one paragraph."""
     height = max(above[3] - above[1], below[3] - below[1])
     step = below[3] - above[3]
     beside = above[2] < below[0] or below[2] < above[0]
     if beside or step > _FARTHEST * height:
         return None
-    # A superscript's line steps up, by less than a line; a new column by more.
+    # A superscript's line steps up by less than a line, a new column by more.
     return step if step > -height else None
 
 
@@ -133,7 +133,7 @@ def _grouped(lines: list[_Line]) -> list[list[list[Word]]]:
 
 
 def _place(box: Box, blocks: list[list[list[Word]]]) -> int:
-    """Before which of the blocks the box comes: after the last one above it, in its column if there is any."""
+    """The index of the block before which the box comes: after the last block above it, in its column if possible."""
     boxes = [enclosing([word.box for line in block for word in line]) for block in blocks]
     middle = (box[1] + box[3]) / 2
     above = [index for index, other in enumerate(boxes) if (other[1] + other[3]) / 2 <= middle]

@@ -1,4 +1,4 @@
-"""The drawings of a PDF page besides text, in their order: pictures, and areas that text may vanish on or under."""
+"""The objects that a PDF page draws besides text, in order: pictures, and areas that may hide text."""
 
 import ctypes
 import math
@@ -12,12 +12,12 @@ from app.reading.geometry import Box, displayed_box, enclosing
 from app.reading.pdf import pdfium_calls
 
 _MOST_OBJECTS = 20_000
-"""Looked at to see what a page consists of; a drawing may have millions."""
+"""Objects of a page that are inspected at most. A drawing may have millions."""
 _MOST_AREAS = 2_000
 _DEEPEST = 8
-"""Forms within forms."""
+"""Levels of forms within forms that are entered."""
 _LEAST_SIDE = 3.0
-"""Points below which an area is a line: it covers no word."""
+"""Points of a side below which an area is a line and covers no word."""
 _DRAWN = frozenset({pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_PATH, pdfium.FPDF_PAGEOBJ_SHADING})
 _OPAQUE = 255
 
@@ -33,33 +33,35 @@ class PaintedArea:
 
     order: int
     box: Box
-    """On the displayed page."""
+    """The area's box on the displayed page."""
     colour: Colour | None
-    """None: more than one, or unknown."""
+    """The area's colour; None if it has several or it is unknown."""
     is_solid: bool
-    """An opaque rectangle: nothing of what lies under it is seen."""
+    """True for an opaque rectangle, which hides all objects under it."""
 
 
 @dataclass(slots=True)
 class PageObjects:
+    """The pictures and areas of a page, and the drawing order of its text."""
+
     is_drawn_on: bool = False
-    """By more than text."""
+    """True if the page draws more than text."""
     pictures: list[Box] = field(default_factory=list)
-    """The pictures' boxes on the displayed page."""
+    """The boxes of pictures on the displayed page."""
     areas: list[PaintedArea] = field(default_factory=list)
-    """In the order in which they are drawn; pictures are among them."""
+    """Areas in drawing order, pictures included."""
     order: dict[int, int] = field(default_factory=dict)
-    """The order of text objects, by address, on the same count as that of areas."""
+    """The drawing order of text objects by address, in the same count as that of areas."""
     veiled: set[int] = field(default_factory=set)
-    """Text objects within forms that are drawn as a whole, with transparency."""
+    """Text objects within forms that are drawn with transparency as a whole."""
 
 
-def page_objects(page: pypdfium2.PdfPage) -> PageObjects:
-    return _ObjectPaint(page).surface()
+def objects_of(page: pypdfium2.PdfPage) -> PageObjects:
+    return _ObjectWalker(page).objects()
 
 
 def colour_of(thing: int, *, stroke: bool = False) -> tuple[Colour | None, int]:
-    """The colour a thing is painted with, None for a pattern, and its alpha."""
+    """The colour that an object is painted with (None for a pattern), and its alpha."""
     parts = (ctypes.c_uint * 4)()
     at = ctypes.addressof(parts)
     get = pdfium_calls.get_stroke if stroke else pdfium_calls.get_fill
@@ -74,14 +76,16 @@ def is_clipped(thing: int) -> bool:
     return bool(clip) and pdfium_calls.count_clips(clip) > 0
 
 
-class _ObjectPaint:
+class _ObjectWalker:
+    """Walks a page's objects, forms included, and collects what they paint."""
+
     def __init__(self, page: pypdfium2.PdfPage) -> None:
         self._page = pdfium_calls.address_of(page.raw)
         self._bounds, self._rotation = page.get_bbox(), page.get_rotation()
         self._found = PageObjects()
         self._seen = 0
 
-    def surface(self) -> PageObjects:
+    def objects(self) -> PageObjects:
         things = (pdfium_calls.get_object(self._page, index) for index in range(pdfium_calls.count_objects(self._page)))
         self._walk(things, matrix=_SAME, depth=0, veiled=False)
         return self._found
@@ -125,7 +129,7 @@ class _ObjectPaint:
             self._found.areas.append(PaintedArea(order=self._seen, box=box, colour=colour, is_solid=is_solid))
 
     def _box(self, thing: int, matrix: Matrix) -> Box:
-        """A form's contents are measured in the form's own space, and a form may hold forms."""
+        """The object's box on the displayed page. PDFium gives bounds in the space of the form that holds it."""
         edges = (ctypes.c_float * 4)()
         at = ctypes.addressof(edges)
         pdfium_calls.get_bounds(thing, at, at + 4, at + 8, at + 12)
@@ -145,13 +149,13 @@ def _matrix_of(thing: int) -> Matrix:
 
 
 def _is_upright(matrix: Matrix) -> bool:
-    """Not turned, or by a quarter."""
+    """Return true if the matrix does not turn, or by quarter circles only."""
     a, b, c, d, _, _ = matrix
     return a == d == 0 or b == c == 0
 
 
 def _product(inner: Matrix, outer: Matrix) -> Matrix:
-    """First the inner one, then the outer."""
+    """The matrix that applies the inner one, then the outer one."""
     a, b, c, d, e, f = inner
     p, q, r, s, t, u = outer
     return (a * p + b * r, a * q + b * s, c * p + d * r, c * q + d * s, e * p + f * r + t, e * q + f * s + u)
@@ -164,7 +168,7 @@ def _is_filled(path: int) -> bool:
 
 
 def _is_rectangle(path: int) -> bool:
-    """Upright, all corners on its bounds: a thin stroke from corner to corner has the same bounds."""
+    """Return true for an upright rectangle. Its corners are checked: a diagonal stroke has the same bounds."""
     count = pdfium_calls.count_segments(path)
     if not (4 <= count <= 6 and _is_upright(_matrix_of(path))):  # noqa: PLR2004 - corners, and the way back
         return False

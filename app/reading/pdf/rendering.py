@@ -1,4 +1,4 @@
-"""Pictures of a page, or of a part of it."""
+"""Renderings of a page or a part of it, and page images for display: as wide as requested, grey if without colour."""
 
 import math
 from collections.abc import Iterable
@@ -16,16 +16,18 @@ Pixels = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedPage:
+    """The pixels of a page or a part of it, and their place on the page."""
+
     pixels: Pixels
-    """Rows of grey levels, or of blue, green and red."""
+    """Rows of grey levels, or of blue, green and red levels."""
     corner: tuple[float, float]
-    """The place of its top left pixel on the page, in points."""
+    """The place of the top left pixel on the page, in points."""
     scale: float
-    """Pixels for a point."""
+    """Pixels per point."""
 
     @property
     def image(self) -> Image.Image:
-        """An image of grey levels, for a rendering in grey."""
+        """The image; only for grey levels."""
         return Image.fromarray(self.pixels)
 
     def spot(self, box: Box) -> tuple[slice, slice]:
@@ -36,7 +38,7 @@ class RenderedPage:
         return slice(max(y0, 0), max(y1, 0)), slice(max(x0, 0), max(x1, 0))
 
     def without(self, boxes: Iterable[Box]) -> "RenderedPage":
-        """The same with these boxes painted in the colour of the ground, which is what most pixels have."""
+        """A copy with these boxes painted in the ground's colour, the median of all pixels."""
         pixels = self.pixels.copy()
         ground = np.median(pixels)
         for x0, y0, x1, y1 in boxes:
@@ -45,16 +47,16 @@ class RenderedPage:
 
 
 def render(page: pypdfium2.PdfPage, *, scale: float, box: Box | None = None, colour: bool = False) -> RenderedPage:
-    """The page, or what of `box` lies on it; at least a pixel either way."""
+    """The page, or the part of `box` that lies on it; at least one pixel wide and high."""
     width, height = math.ceil(page.get_width() * scale), math.ceil(page.get_height() * scale)
     x0, y0, x1, y1 = (0, 0, width, height) if box is None else (math.floor(edge * scale) for edge in box)
     x0, y0 = min(max(x0, 0), max(width - 1, 0)), min(max(y0, 0), max(height - 1, 0))
     x1, y1 = min(max(x1 + 1, x0 + 1), width), min(max(y1 + 1, y0 + 1), height)
-    # Cut in whole pixels: it rounds up what it is told to cut off.
+    # Crop by whole pixels, because PDFium rounds up the margins to cut off.
     crop = (x0 / scale, (height - y1) / scale, (width - x1) / scale, y0 / scale)
     bitmap = page.render(scale=scale, crop=crop, grayscale=not colour, limit_image_cache=True)
     try:
-        # A copy: the bitmap's memory is PDFium's and goes with it.
+        # A copy, because PDFium frees the bitmap's memory.
         pixels = bitmap.to_numpy().copy()
     finally:
         bitmap.close()
@@ -63,21 +65,21 @@ def render(page: pypdfium2.PdfPage, *, scale: float, box: Box | None = None, col
 
 
 _MOST_PIXELS = 24_000_000
-"""A4 at 4,000 pixels across has 22.6 million; a page that is so long that it would have more is shown smaller."""
+"""Pixels at most. A4 at 4,000 pixels across has 22.6 million; a longer page that would have more is scaled down."""
 _LONGEST = 32_000
-"""Pixels of a side; browsers show no longer image."""
+"""Pixels of a side at most, because browsers show no longer image."""
 
 
 def page_image(page: pypdfium2.PdfPage, *, width: int) -> Image.Image:
     across, down = (max(side, 0.01) for side in page.get_size())
     wanted = _fitted_width(across, down, width=width)
-    # PDFium rounds up: a hair's breadth less, and the width is the one that was asked for.
+    # PDFium rounds up, so scale by slightly less to get the requested width.
     shown = render(page, scale=(wanted - 1e-3) / across, colour=True)
     return _grey_if_colourless(Image.fromarray(np.ascontiguousarray(shown.pixels[..., ::-1])))
 
 
 def resized(image: Image.Image, *, ratio: float, width: int) -> Image.Image:
-    """`ratio`: of the page's height to its width, which pixels that are not square make another than the image's."""
+    """The image at that width. `ratio` is the page's height by its width, which non-square pixels make differ."""
     wanted = _fitted_width(1.0, ratio, width=width)
     size = (wanted, max(1, round(wanted * ratio)))
     image = image if image.mode in {"L", "RGB"} else image.convert("L" if image.mode == "1" else "RGB")
@@ -91,7 +93,7 @@ def _fitted_width(across: float, down: float, *, width: int) -> int:
 
 
 def _grey_if_colourless(image: Image.Image) -> Image.Image:
-    """Drop the colours where all pixels are grey: a third of the size."""
+    """The image in grey if it has no colour, which takes a third of the bytes."""
     if image.mode == "L":
         return image
     image = image.convert("RGB")

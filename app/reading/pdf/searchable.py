@@ -1,4 +1,7 @@
-"""A copy of a document as a PDF with what was read in it: the file's own pages, untouched, or its images as pages."""
+"""Searchable PDFs: a copy of a PDF, or images as pages, with the recognised text added invisibly.
+
+The content of a PDF's own pages is not changed.
+"""
 
 import copy
 from collections.abc import Iterator
@@ -15,14 +18,14 @@ from app.domain.pages import Page
 from app.reading.geometry import Box
 from app.reading.image.file import ImageFile
 from app.reading.pdf.glyphless_font import GlyphlessFont
-from app.reading.pdf.image_embedding import ImageXObject, image_xobject
-from app.reading.pdf.invisible_text import invisible_text
+from app.reading.pdf.image_embedding import ImageXObject, xobject_of
+from app.reading.pdf.invisible_text import text_content
 
 FONT = "/DairaText"
 _LETTER = (0.0, 0.0, 612.0, 792.0)
-"""The size of a page that does not say its own; PDFium assumes the same."""
+"""The box of a page without a size, as in PDFium."""
 _DEEPEST = 50
-"""Levels of the page tree that are climbed for what a page inherits."""
+"""Levels of the page tree that are searched for a page's inherited values."""
 _COORDINATES = 4
 _BLAMED_ON_THE_FILE = (
     pikepdf.PdfError,
@@ -33,36 +36,38 @@ _BLAMED_ON_THE_FILE = (
     RuntimeError,
     ArithmeticError,
 )
-"""Exceptions that pikepdf raises on malformed objects."""
+"""Exceptions that pikepdf raises on objects of the wrong kind."""
 
 
 class SearchableCopy(Protocol):
+    """A copy that gets its pages' text, and is then saved."""
+
     def lay(self, page: Page) -> None:
-        """Set the page's text upon it. Pages come in order; those left out have none."""
+        """Add the page's text to the copy. Pages come in order; those left out get no text."""
         ...
 
     def save(self, out: BinaryIO) -> None: ...
 
 
 class PdfCopy:
-    """Raises DocumentFault (corrupt)."""
+    """Copies a PDF with its pages' text. Raises DocumentFault (corrupt)."""
 
     def __init__(self, source: Path | BinaryIO, *, page_count: int) -> None:
         self._glyphs = GlyphlessFont()
         self._laid: list[tuple[pikepdf.Object, str]] = []
-        """Pages, and what their new font is called there."""
+        """Pages, and the name of the new font in each."""
         with _faults():
             self._pdf = Pdf.open(source)
             self._pages = list(self._pdf.pages)
         if len(self._pages) != page_count:
-            # Whose pages are counted in two ways has no page that a text certainly belongs to.
+            # If PDFium and pikepdf count different pages, no text can be assigned to a page with certainty.
             raise _damaged()
 
     def lay(self, page: Page) -> None:
         with _faults():
             target = self._pages[page.number - 1].obj
             bounds, rotation, font = _bounds(target), _rotation(target), _free_name(target)
-            if content := invisible_text(page, font=font, glyphs=self._glyphs, bounds=bounds, rotation=rotation):
+            if content := text_content(page, font=font, glyphs=self._glyphs, bounds=bounds, rotation=rotation):
                 _put_first(self._pdf, target, content)
                 self._laid.append((target, font))
 
@@ -70,16 +75,16 @@ class PdfCopy:
         with _faults():
             _add_font(self._pdf, self._laid, self._glyphs)
             if self._pdf.is_encrypted:
-                # What its owner forbids stays forbidden. qpdf has to open the streams to encrypt them anew.
+                # The owner's restrictions stay. qpdf has to decode the streams to encrypt them anew.
                 self._pdf.save(out, encryption=True, fix_metadata_version=False)
                 return
-            # Streams as they are: what is not looked at can do no harm, and nothing of it is lost.
+            # Streams are copied without decoding them: that is safe and loses no data.
             raw = pikepdf.StreamDecodeLevel.none
             self._pdf.save(out, compress_streams=False, stream_decode_level=raw, fix_metadata_version=False)
 
 
 class ImageCopy:
-    """Raises DocumentFault (corrupt, too_large)."""
+    """Makes a PDF of an image file's frames with their text. Raises DocumentFault (corrupt, too_large)."""
 
     def __init__(self, file: ImageFile) -> None:
         self._file = file
@@ -90,7 +95,7 @@ class ImageCopy:
     def lay(self, page: Page) -> None:
         self._show(page.number)
         target = self._pdf.pages[page.number - 1].obj
-        if content := invisible_text(page, font=FONT, glyphs=self._glyphs, bounds=_bounds(target), rotation=0):
+        if content := text_content(page, font=FONT, glyphs=self._glyphs, bounds=_bounds(target), rotation=0):
             _put_first(self._pdf, target, content)
             self._laid.append((target, FONT))
 
@@ -100,51 +105,54 @@ class ImageCopy:
         self._pdf.save(out, compress_streams=False)
 
     def _show(self, last: int) -> None:
-        """Have all images up to that one as pages."""
+        """Add all images up to number `last` as pages."""
         for number in range(len(self._pdf.pages) + 1, last + 1):
             with self._file.frame(number) as frame:
-                plate, (width, height) = image_xobject(frame), frame.size
+                xobject, (width, height) = xobject_of(frame), frame.size
             self._pdf.add_blank_page(page_size=(max(width, 3), max(height, 3)))
             target = self._pdf.pages[-1].obj
-            target.Resources = Dictionary(XObject=Dictionary(Image=_image(self._pdf, plate)))
-            matrix = " ".join(f"{value:.3f}" for value in plate.placed(width, height))
+            target.Resources = Dictionary(XObject=Dictionary(Image=_image(self._pdf, xobject)))
+            matrix = " ".join(f"{value:.3f}" for value in xobject.placed(width, height))
             target.Contents = Stream(self._pdf, f"q {matrix} cm /Image Do Q".encode())
 
 
-def _image(pdf: Pdf, plate: ImageXObject) -> pikepdf.Object:
-    image = Stream(pdf, plate.data)
+def _image(pdf: Pdf, xobject: ImageXObject) -> pikepdf.Object:
+    image = Stream(pdf, xobject.data)
     image.Type, image.Subtype = Name.XObject, Name.Image
-    image.Width, image.Height = plate.width, plate.height
-    image.BitsPerComponent = plate.bits
-    image.ColorSpace = _colours(pdf, plate)
-    image.Filter = Name(plate.filter)
-    if plate.predicted:
+    image.Width, image.Height = xobject.width, xobject.height
+    image.BitsPerComponent = xobject.bits
+    image.ColorSpace = _colours(pdf, xobject)
+    image.Filter = Name(xobject.filter)
+    if xobject.predicted:
         image.DecodeParms = Dictionary(
-            Predictor=15, Colors=plate.channels, BitsPerComponent=plate.bits, Columns=plate.width
+            Predictor=15, Colors=xobject.channels, BitsPerComponent=xobject.bits, Columns=xobject.width
         )
-    if plate.inverted:
+    if xobject.inverted:
         image.Decode = Array([1, 0] * 4)
     return pdf.make_indirect(image)
 
 
-def _colours(pdf: Pdf, plate: ImageXObject) -> pikepdf.Object:
-    space: pikepdf.Object = Name(plate.colours)
-    if plate.palette is not None:
-        return Array([Name.Indexed, space, len(plate.palette) // 3 - 1, pikepdf.String(plate.palette)])
-    if plate.profile is not None:
-        return Array([Name.ICCBased, Stream(pdf, plate.profile, N=plate.channels, Alternate=space)])
+def _colours(pdf: Pdf, xobject: ImageXObject) -> pikepdf.Object:
+    space: pikepdf.Object = Name(xobject.colours)
+    if xobject.palette is not None:
+        return Array([Name.Indexed, space, len(xobject.palette) // 3 - 1, pikepdf.String(xobject.palette)])
+    if xobject.profile is not None:
+        return Array([Name.ICCBased, Stream(pdf, xobject.profile, N=xobject.channels, Alternate=space)])
     return space
 
 
 def _put_first(pdf: Pdf, page: pikepdf.Object, content: bytes) -> None:
-    """Ahead of the page's own content, whose graphics state is nobody's to rely on."""
+    """Put the content before the page's own, whose graphics state can't be relied on."""
     own = page.get(Name.Contents)
     streams = list(own) if isinstance(own, Array) else [own] if isinstance(own, Stream) else []
     page.Contents = Array([pdf.make_indirect(Stream(pdf, content)), *streams])
 
 
 def _add_font(pdf: Pdf, pages: list[tuple[pikepdf.Object, str]], glyphs: GlyphlessFont) -> None:
-    """At the end, when all its characters are known. Pages may share their resources: each gets its own."""
+    """Add the font to the pages, at the end, when all its characters are known.
+
+    Pages may share their resources, so each gets a copy.
+    """
     font = glyphs.embedded(pdf)
     for page, name in pages:
         resources = _copied(_inherited(page, Name.Resources))
@@ -163,7 +171,7 @@ def _copied(value: pikepdf.Object | None) -> pikepdf.Object:
 
 
 def _bounds(page: pikepdf.Object) -> Box:
-    """The displayed box of the page, in PDF space."""
+    """The visible part of the page, in PDF space."""
     media = _box(page, Name.MediaBox) or _LETTER
     crop = _box(page, Name.CropBox) or media
     return (max(media[0], crop[0]), max(media[1], crop[1]), min(media[2], crop[2]), min(media[3], crop[3]))
@@ -196,7 +204,7 @@ def _inherited(page: pikepdf.Object, name: Name) -> pikepdf.Object | None:
 
 @contextmanager
 def _faults() -> Iterator[None]:
-    """Turn pikepdf's exceptions on a malformed file into a fault of the file."""
+    """Turn pikepdf's exceptions on malformed files into DocumentFault (corrupt)."""
     try:
         yield
     except _BLAMED_ON_THE_FILE as error:

@@ -1,4 +1,4 @@
-"""The text that a PDF page carries, word by word as the file gives it."""
+"""The text layer of a PDF page, word by word in the file's order."""
 
 import ctypes
 import re
@@ -18,9 +18,9 @@ from app.reading.geometry import Box, clipped_box, displayed_box, enclosing
 from app.reading.pdf import pdfium_calls
 
 _MOST_CHARACTERS = 250_000
-"""Characters of one page; a dense one has 10,000."""
+"""Characters of one page at most. A dense page has 10,000."""
 _HYPHENS = frozenset("\x02\ufffe")
-"""The character that PDFium returns for the hyphen of a word that continues in the next line."""
+"""Characters that PDFium returns for the hyphen of a word that continues in the next line."""
 _WORD = re.compile(r"\S+")
 _LINE_END = re.compile("\n")
 _DOUBLE = ctypes.sizeof(ctypes.c_double)
@@ -29,36 +29,38 @@ Boxes = npt.NDArray[np.float64]
 
 
 class LayerWord(NamedTuple):
-    """A word of the text layer. A tuple: there are 500 on a page, and a data class takes twice the time."""
+    """A word of the text layer. It is a tuple, because a page has 500 words and a data class takes twice the time."""
 
     text: str
     box: Box
-    """On the displayed page."""
+    """The word's box on the displayed page."""
     line: int
-    """The line's number as PDFium parts lines, from 0."""
+    """The number of the line as PDFium splits lines, from 0."""
     start: int
-    """Its first character among those of the text page."""
+    """The index of its first character in the text page."""
     thing: int
-    """Address of the text object that draws its first character, 0 for none; good while the page is open."""
+    """The address of the text object that draws its first character; 0 for none. It is valid while the page is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextLayer:
+    """A page's words, and figures on text that was left out or is unreadable."""
+
     words: list[LayerWord]
     boxes: Boxes
     """The boxes of the words, a row each."""
     has_more: bool
-    """There is text beside the page or cropped away."""
+    """True if there is text outside the page or its crop box."""
     junk_share: float
-    """The share of characters that have no meaning to a reader."""
+    """The share of invisible characters."""
 
 
 def text_layer(page: pypdfium2.PdfPage, textpage: pypdfium2.PdfTextPage) -> TextLayer:
-    """Raises DocumentFault (too_large) for more text than one page can hold."""
+    """The page's text layer. Raises DocumentFault (too_large) if it has more than 250,000 characters."""
     count = textpage.count_chars()
     if count > _MOST_CHARACTERS:
         raise DocumentFault(
-            "too_large", f"A page may have {_MOST_CHARACTERS:,} characters: split it and upload the parts."
+            "too_large", f"A page may have at most {_MOST_CHARACTERS:,} characters: split it and upload the parts."
         )
     return _LayerReader(page, textpage).read(_text(textpage, count))
 
@@ -103,7 +105,7 @@ class _LayerReader:
         return lines
 
     def _things(self, starts: list[int], lines: list[int]) -> list[int]:
-        """Most lines are drawn by one object: with its first and last word by the same one, so are those between."""
+        """The text object of each word. One that draws a line's first and last word also draws those between."""
         things = [0] * len(starts)
         todo = [(first, last) for first, last in _stretches(lines)]
         while todo:
@@ -123,7 +125,7 @@ class _LayerReader:
         return np.asarray(lying, dtype=np.float64)
 
     def _boxes(self, spans: list[tuple[int, int]]) -> Boxes:
-        """Left, top, right, bottom in PDF space, written straight to where they are wanted."""
+        """Left, top, right, bottom of each word in PDF space, which PDFium writes directly into the array."""
         boxes = np.zeros((len(spans), 4))
         at, step = boxes.ctypes.data, boxes.strides[0]
         textpage, count_rects, get_rect = self._textpage, pdfium_calls.count_rects, pdfium_calls.get_rect
@@ -137,13 +139,13 @@ class _LayerReader:
         return np.nan_to_num(boxes)
 
     def _box_of_parts(self, start: int, stop: int, parts: int) -> Box:
-        """The box of a word drawn by several objects, or by glyphs without an extent: left, top, right, bottom."""
+        """Left, top, right, bottom of a word drawn by several objects, or by glyphs without an extent."""
         boxes = [self._rectangle(part) for part in range(parts)] or [self._character(i) for i in range(start, stop)]
         left, bottom, right, top = enclosing(boxes)
         return (left, top, right, bottom)
 
     def _character(self, index: int) -> Box:
-        """Left, bottom, right, top in PDF space."""
+        """The character's left, bottom, right, top in PDF space."""
         box = (ctypes.c_double * 4)()
         at = ctypes.addressof(box)
         pdfium_calls.get_char_box(self._textpage, index, at, at + 2 * _DOUBLE, at + _DOUBLE, at + 3 * _DOUBLE)
@@ -151,7 +153,7 @@ class _LayerReader:
         return (left, bottom, right, top)
 
     def _rectangle(self, index: int) -> Box:
-        """The rectangles last counted: left, bottom, right, top in PDF space."""
+        """Left, bottom, right, top in PDF space of one of the rectangles that were counted last."""
         box = (ctypes.c_double * 4)()
         at = ctypes.addressof(box)
         pdfium_calls.get_rect(self._textpage, index, at, at + 3 * _DOUBLE, at + 2 * _DOUBLE, at + _DOUBLE)
@@ -171,7 +173,7 @@ class _LayerReader:
     def _part(self, text: str, start: int, stop: int) -> tuple[str, Box]:
         """The part of a word that lies on the page.
 
-        Text beside the page or cropped away is nothing a reader sees: a hiding place for instructions.
+        A reader can't see text outside the page or its crop box, so instructions can be hidden there.
         """
         kept, boxes = "", []
         for index in range(start, stop):
@@ -204,12 +206,12 @@ def _junk(text: str) -> int:
 
 
 def _text(textpage: pypdfium2.PdfTextPage, count: int) -> str:
-    """One character for each of the text page's."""
+    """The page's text with exactly one character for each of the text page."""
     units = (ctypes.c_ushort * (count + 1))()
     written = pdfium.FPDFText_GetText(textpage, 0, count, units)
     text = bytes(units)[: 2 * max(written - 1, 0)].decode("utf-16-le", "surrogatepass")
     if len(text) != count:
-        # It leaves some out: their places are found one by one.
+        # PDFium leaves some out: get the characters one by one.
         where = pdfium_calls.address_of(textpage.raw)
         text = "".join(chr(min(pdfium_calls.get_unicode(where, index), sys.maxunicode)) for index in range(count))
     return "".join(_hyphens_put_back(textpage, text)) if _HYPHENS & set(text) else text
