@@ -15,7 +15,7 @@ from app.domain.errors import Invalid
 from app.settings import Settings
 from app.telemetry import Metrics, set_up_logging
 
-db = typer.Typer(help="The database, once.", no_args_is_help=True)
+db = typer.Typer(help="Set up the database.", no_args_is_help=True)
 
 
 @asynccontextmanager
@@ -47,7 +47,7 @@ def with_runtime(act: Callable[[Runtime], Awaitable[None]]) -> None:
 
 @db.command("init")
 def db_init() -> None:
-    """Make roles, database and schema, as an administrator of the server. Safe to repeat.
+    """Create the roles, the database and the schema, as an administrator of the server. Safe to repeat.
 
     Reads DAIRA_ADMIN_DATABASE_URL, and the passwords from DAIRA_MIGRATION_DATABASE_URL (as daira_owner)
     and DAIRA_DATABASE_URL (as daira_app).

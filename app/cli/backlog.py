@@ -31,12 +31,12 @@ PARTS = {"stuck": ("×", "red"), "running": ("▓", "green"), "due": ("█", "ye
 
 
 def backlog(
-    watch: Annotated[bool, typer.Option("--watch", help="Look again every 2 s, until Ctrl-C.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a look.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s until Ctrl-C.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each refresh.")] = False,
 ) -> None:
-    """The work that waits, by kind, read from the table: late or stuck work at one glance.
+    """Show queued, running and stuck jobs by kind, counted on the table.
 
-    The exit status says nothing of it: a job counts as stuck for a moment whenever a worker is lost, until the sweep.
+    The exit status is 0 also with stuck jobs: a lost worker's jobs count as stuck until the next sweep.
     """
 
     async def show(opened: Runtime) -> None:

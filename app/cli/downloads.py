@@ -44,8 +44,8 @@ def download(
         DownloadChoice,
         typer.Option(
             "--as",
-            help="`original`: the uploaded file. `pdf`: searchable, with the recognised text lying invisibly on the"
-            " ink. `text`, `markdown`: the text. `hocr`, `alto`: the text with the place of each word.",
+            help="`original`: the uploaded file. `pdf`: searchable, with the recognised text as an invisible layer."
+            " `text`, `markdown`: the text. `hocr`, `alto`: the text with the place of each word.",
         ),
     ] = DownloadChoice.ORIGINAL,
     output: Annotated[
@@ -54,16 +54,18 @@ def download(
             "-o",
             "--output",
             metavar="FILE",
-            help="Write to this file, over what is there; `-` is standard output. Default: text is printed, anything"
+            help="Write to this file and replace it; `-` is standard output. Default: text is printed, anything"
             " else goes to a new file of the document's own name, or into the pipe if there is one.",
         ),
     ] = None,
-    url: Annotated[str | None, typer.Option(help="The service. Default: DAIRA_URL, or the running `daira up`.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="The --data-dir of the `daira up` to talk to.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="The service's address. Default: DAIRA_URL, or the running `daira up`.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="The data folder of the running `daira up` to use.")] = None,
 ) -> None:
-    """Download a document, or its text in another form. Nothing is left behind by a download that broke off.
+    """Download a document, or its text in another form. A download that breaks off leaves no file.
 
-    The API key is DAIRA_API_KEY, or that of the running `daira up`.
+    The API key is DAIRA_API_KEY, or the key of the running `daira up`.
 
     - `daira download 019a… --as pdf -o searchable.pdf`
     - `daira download 019a… --as markdown | less`

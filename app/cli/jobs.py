@@ -15,22 +15,24 @@ from app.client.retries import NO_RETRIES
 MOST = 100
 """Jobs that one request brings."""
 
-jobs = typer.Typer(help="Jobs, through the API.", no_args_is_help=True)
+jobs = typer.Typer(help="List, show, cancel and retry jobs through the API.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-DataDir = Annotated[Path | None, typer.Option(help="The --data-dir of the `daira up` to talk to.")]
+DataDir = Annotated[Path | None, typer.Option(help="The data folder of the running `daira up` to use.")]
 JobIdText = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 
 
 @jobs.command("list")
 def jobs_list(
-    state: Annotated[str | None, typer.Option(help="queued, claimed, done, failed or cancelled.")] = None,
-    kind: Annotated[str | None, typer.Option(help="For example ocr.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only jobs in this state: queued, claimed, done, failed or cancelled.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="Only jobs of this kind, such as ocr.")] = None,
     limit: Annotated[int, typer.Option(min=1)] = 20,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
-    """The newest jobs."""
+    """List the newest jobs."""
     with _client(data_dir) as client:
         found = list(islice(client.jobs(state=state, kind=kind, limit=min(limit, MOST)), limit))
     if as_json:
@@ -45,14 +47,14 @@ def jobs_list(
 
 @jobs.command("show")
 def jobs_show(job_id: JobIdText, data_dir: DataDir = None) -> None:
-    """One job with its history, as JSON."""
+    """Show one job with its attempts, as JSON."""
     with _client(data_dir) as client:
         print(json.dumps(client.job(job_id), indent=2))
 
 
 @jobs.command("cancel")
 def jobs_cancel(job_id: JobIdText, data_dir: DataDir = None) -> None:
-    """Cancel a job: a queued one at once, a running one with its next beat."""
+    """Cancel a job: at once if it is queued, with its next heartbeat if it runs."""
     with _client(data_dir) as client:
         job = client.cancel(job_id)
     print(f"{job['id']} is {job['state']}" + ("; asked to stop" if job["state"] == "claimed" else ""))
@@ -60,7 +62,7 @@ def jobs_cancel(job_id: JobIdText, data_dir: DataDir = None) -> None:
 
 @jobs.command("retry")
 def jobs_retry(job_id: JobIdText, data_dir: DataDir = None) -> None:
-    """Queue a failed or cancelled job again, or have a webhook's delivery sent once more."""
+    """Queue a failed or cancelled job again. A webhook's delivery is sent again."""
     with _client(data_dir) as client:
         job = client.retry(job_id)
     print(f"{job['id']} is {job['state']}")

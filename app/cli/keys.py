@@ -25,29 +25,31 @@ def duration(text: str) -> timedelta:
     """Raises Invalid for anything else, and for a bare number that is not 0, as it could be of anything."""
     found = DURATION_PATTERN.fullmatch(text)
     if not found or (not found[2] and int(found[1])):
-        raise Invalid(f"{text!r} is no span of time: write it as 90d, 24h, 15m or 30s")
+        raise Invalid(f"{text!r} is not a duration; write it as 90d, 24h, 15m or 30s")
     return timedelta(**{DURATION_UNITS[found[2] or "s"]: int(found[1])})
 
 
-key = typer.Typer(help="API keys.", no_args_is_help=True)
+key = typer.Typer(help="Create, list, rotate and revoke API keys.", no_args_is_help=True)
 
-KeyIdText = Annotated[UUID, typer.Argument(metavar="KEY_ID", help="As in `daira key list`.")]
+KeyIdText = Annotated[UUID, typer.Argument(metavar="KEY_ID", help="The key's id, as `daira key list` shows it.")]
 
 
 @key.command("create")
 def key_create(
     tenant_name: TenantName,
-    name: Annotated[str, typer.Option(help="What the key is for.")] = "cli",
+    name: Annotated[str, typer.Option(help="A name that says what the key is for.")] = "cli",
     scope: Annotated[
         list[Scope] | None,
-        typer.Option(help=f"What it may do; may be repeated. [default: {', '.join(sorted(EVERYDAY))}]"),
+        typer.Option(help=f"A permission of the key; may be repeated. [default: {', '.join(sorted(EVERYDAY))}]"),
     ] = None,
-    expires_in: Annotated[str | None, typer.Option(help="For example 90d or 12h. Default: it never expires.")] = None,
+    expires_in: Annotated[
+        str | None, typer.Option(help="Lifetime, such as 90d or 12h. Default: the key never expires.")
+    ] = None,
 ) -> None:
-    """Make a key and print it, this once."""
+    """Create a key and print it. It can't be shown again."""
     span = None if expires_in is None else duration(expires_in)
     if span is not None and not span:
-        raise Invalid("a key that expires at once is of no use to anyone")
+        raise Invalid("--expires-in must be more than 0")
     scopes = frozenset(scope) if scope else EVERYDAY
 
     async def issue(opened: Runtime) -> None:
@@ -59,7 +61,7 @@ def key_create(
 
 @key.command("list")
 def key_list(tenant_name: TenantName) -> None:
-    """The tenant's keys; their secrets are not known to anyone here."""
+    """List the tenant's keys. Secrets are not stored, so they can't be shown."""
 
     async def show(opened: Runtime) -> None:
         table = Table(Column("id", no_wrap=True), "name", "scopes", "created", "last used", "expires", "revoked")
@@ -74,9 +76,11 @@ def key_list(tenant_name: TenantName) -> None:
 def key_rotate(
     tenant_name: TenantName,
     key_id: KeyIdText,
-    overlap: Annotated[str, typer.Option(help="How long the old key is still accepted; 0: not at all.")] = "24h",
+    overlap: Annotated[
+        str, typer.Option(help="How long the old key still works, such as 24h; 0 ends it at once.")
+    ] = "24h",
 ) -> None:
-    """Make a key in place of another and print it, this once: the same name, scopes and span of life."""
+    """Replace a key: print a new one with the same name, scopes and lifetime."""
     span = duration(overlap)
 
     async def rotate(opened: Runtime) -> None:
@@ -87,7 +91,7 @@ def key_rotate(
 
 @key.command("revoke")
 def key_revoke(tenant_name: TenantName, key_id: KeyIdText) -> None:
-    """Refuse a key from now on."""
+    """Revoke a key at once."""
     with_runtime(lambda opened: opened.tenants.revoke_key(ids.tenant_id(tenant_name), KeyId(key_id)))
     print(f"revoked {key_id}")
 

@@ -22,9 +22,9 @@ from app.telemetry import Metrics
 
 
 def doctor() -> None:
-    """Check everything that production asks for, and that database, queue and blobs answer.
+    """Check all that production requires, and that database, queue and blobs answer.
 
-    Exits with 1 on a fault. In development, what only production refuses is told but is no fault.
+    Exits with 1 on a fault. In development, faults that only production refuses are shown and do not count.
     """
     console = Console(soft_wrap=True, highlight=False)
     failed = asyncio.run(_examine(console))
@@ -84,7 +84,7 @@ def _as_check(ping: Callable[[], Awaitable[object]]) -> guard.CheckCall:
 
 
 def sweep() -> None:
-    """One pass of the sweeper over every tenant, now: ends leases that ran out, rings for lost doorbells."""
+    """Sweep all tenants now: end expired leases and ring again for jobs whose doorbell was lost."""
 
     async def pass_once(opened: Runtime) -> None:
         rung = await opened.sweeping.sweep() + await opened.sweeping.full_pass()
@@ -94,14 +94,19 @@ def sweep() -> None:
 
 
 def purge(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and remove nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and delete nothing.")] = False,
     even_many: Annotated[
-        bool, typer.Option("--even-many", help="Also where a tenant has more bytes without a document than with one.")
+        bool,
+        typer.Option(
+            "--even-many",
+            help="Also delete where a tenant has more orphaned files than documents (skipped by default: it may be the"
+            " wrong database).",
+        ),
     ] = False,
 ) -> None:
-    """One purge of every tenant, now: documents beyond DAIRA_RETENTION_DAYS, bytes without a document, leftovers.
+    """Delete expired documents, orphaned files and unfinished uploads of all tenants now.
 
-    What is younger than a day is never taken for a leftover.
+    Documents expire after DAIRA_RETENTION_DAYS. Nothing younger than a day counts as orphaned.
     """
     table = Table(
         "tenant",

@@ -21,13 +21,15 @@ MARK = re.compile(r"<mark>(.*?)</mark>")
 
 
 def search(
-    words: Annotated[list[str], typer.Argument(help='Words; `"a phrase"`, `or`, and `-word` as one argument.')],
-    limit: Annotated[int, typer.Option(min=1, help="Pages to show.")] = 10,
-    document: Annotated[str | None, typer.Option(help="The id of the one document to search.")] = None,
+    words: Annotated[
+        list[str], typer.Argument(help='Words to find; `"a phrase"`, `or` and `-word` in one quoted argument.')
+    ],
+    limit: Annotated[int, typer.Option(min=1, help="The most pages to show.")] = 10,
+    document: Annotated[str | None, typer.Option(help="Search only the document with this id.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="The --data-dir of the `daira up` to talk to.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="The data folder of the running `daira up` to use.")] = None,
 ) -> None:
-    """Find pages by their words, best first. Exit 1 when there are none."""
+    """Search pages by their words, best match first. Exits with 1 when none is found."""
     address = addresses.find(url=None, api_key=None, data_dir=data_dir)
     filters: dict[str, str | int | None] = {"limit": min(limit, MOST), "document_id": document}
     with Client(address.url, address.api_key) as client:

@@ -35,14 +35,14 @@ TERMINATED = 128 + signal.SIGTERM
 
 def selftest(
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For a worker to take a job that was rung.", min=0.5, max=3600)
+        float, typer.Option(metavar="SECONDS", help="How long a worker may take to claim a job.", min=0.5, max=3600)
     ] = 30,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
-    """Try out the running deployment: lost bells, killed workers, stale writers, tenants that look across.
+    """Check a running deployment: lost queue messages, a killed worker, writes with a lost lease, isolation.
 
-    Takes the settings of a web or worker process. It works in tenants of its own, with the workers that are
-    there, and removes all that it has made. Exits with 1 if anything is not as it should be.
+    Run it with the settings of a web or worker process. It uses tenants of its own and the running workers, and
+    removes all that it made. Exits with 1 if a check fails.
     """
     set_up_logging(level="error", human=True)
     settings = Settings().without_worker()

@@ -41,14 +41,16 @@ ANOTHER_PORT = "set DAIRA_PORT to another port, or give `daira up` a --port"
 
 def up(
     context: typer.Context,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int | None, typer.Option(help="Port. Default: 8000, or any free one.", min=0, max=65535)] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where everything is kept.", file_okay=False)] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(help="The port to listen on. Default: 8000, or any free port.", min=0, max=65535)
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="The folder for all data.", file_okay=False)] = None,
 ) -> None:
-    """Everything on this machine, nothing to configure. Ctrl-C stops it, and your documents stay.
+    """Start everything on this machine without configuration. Ctrl-C stops it; documents stay.
 
-    Starts a Postgres of its own (or uses DAIRA_DATABASE_URL), makes the tenant `dev` with a key,
-    serves the API and works on jobs.
+    Starts an embedded Postgres (or uses DAIRA_DATABASE_URL), creates the tenant `dev` with a key,
+    serves the API and runs jobs.
     """
     settings = Settings()
     folder = (data_dir or settings.data_dir).absolute()
@@ -62,9 +64,9 @@ def up(
 
 
 def serve() -> None:
-    """The production entry: settings from the environment, the guard first.
+    """Start for production: read the settings from the environment, check them, then serve.
 
-    DAIRA_ROLE says whether it serves (`web`), works (`worker`) or both (`all`).
+    DAIRA_ROLE is `web` (serves the API), `worker` (runs jobs) or `all`. Unsafe settings end it with status 78.
     """
     settings = Settings()
     human = settings.log_format == "text" or (settings.log_format == "auto" and sys.stderr.isatty())

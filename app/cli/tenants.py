@@ -13,7 +13,7 @@ from app.domain import ids
 from app.domain.errors import Invalid
 from app.domain.tenants import TenantState
 
-tenant = typer.Typer(help="Tenants.", no_args_is_help=True)
+tenant = typer.Typer(help="Create, list, limit, suspend and erase tenants.", no_args_is_help=True)
 
 TenantName = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant's name.")]
 NONE = "none"
@@ -28,7 +28,7 @@ def tenant_create(name: TenantName) -> None:
 
 @tenant.command("list")
 def tenant_list() -> None:
-    """All tenants, with their state."""
+    """List all tenants with their state."""
 
     async def show(opened: Runtime) -> None:
         table = Table("tenant", "state", "created")
@@ -41,7 +41,7 @@ def tenant_list() -> None:
 
 @tenant.command("suspend")
 def tenant_suspend(name: TenantName) -> None:
-    """Accept none of its keys and claim none of its jobs, until resumed. Nothing is deleted."""
+    """Refuse the tenant's keys and claim none of its jobs until it is resumed. Nothing is deleted."""
     with_runtime(lambda opened: opened.tenants.set_state(ids.tenant_id(name), TenantState.SUSPENDED))
     print(f"suspended {name}")
 
@@ -56,12 +56,16 @@ def tenant_resume(name: TenantName) -> None:
 @tenant.command("limits")
 def tenant_limits(
     name: TenantName,
-    max_running: Annotated[str | None, typer.Option(metavar="N|none", help="Jobs that run at a time.")] = None,
-    max_queued: Annotated[str | None, typer.Option(metavar="N|none", help="Jobs that wait or run.")] = None,
-    max_upload_bytes: Annotated[str | None, typer.Option(metavar="N|none", help="Bytes of a document.")] = None,
-    requests_per_minute: Annotated[str | None, typer.Option(metavar="N|none", help="By each web process.")] = None,
+    max_running: Annotated[str | None, typer.Option(metavar="N|none", help="The most jobs that run at a time.")] = None,
+    max_queued: Annotated[str | None, typer.Option(metavar="N|none", help="The most jobs that wait or run.")] = None,
+    max_upload_bytes: Annotated[
+        str | None, typer.Option(metavar="N|none", help="The most bytes of a document.")
+    ] = None,
+    requests_per_minute: Annotated[
+        str | None, typer.Option(metavar="N|none", help="The most requests a minute, in each web process.")
+    ] = None,
 ) -> None:
-    """Show what the tenant may use, after changing what is given; `none` leaves it to the settings again."""
+    """Show a tenant's limits, changing those given. `none` resets a limit to the default."""
     given = {
         "max_running": max_running,
         "max_queued": max_queued,
@@ -85,10 +89,10 @@ def tenant_limits(
 def tenant_erase(
     name: TenantName,
     yes_erase: Annotated[
-        str | None, typer.Option(metavar="TENANT", help="The name once more, instead of being asked for it.")
+        str | None, typer.Option(metavar="TENANT", help="The tenant's name again, to confirm without a prompt.")
     ] = None,
 ) -> None:
-    """Delete a tenant for good: its documents and their bytes, its jobs, its keys, its name. There is no way back."""
+    """Delete a tenant for good, with its documents, jobs and keys. This can't be undone."""
     asked = f"All that belongs to {name} will be gone for good. Type its name to go on"
     again = typer.prompt(asked, err=True) if yes_erase is None else yes_erase
     if again != name:

@@ -18,10 +18,10 @@ FULL = "█"
 
 
 def usage(
-    first: Annotated[str | None, typer.Option("--from", help="The first day, as 2026-11-30; in UTC.")] = None,
-    last: Annotated[str | None, typer.Option("--to", help="The last day; else today.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, days without use too.")] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="The --data-dir of the `daira up` to talk to.")] = None,
+    first: Annotated[str | None, typer.Option("--from", help="The first day (UTC), such as 2026-11-30.")] = None,
+    last: Annotated[str | None, typer.Option("--to", help="The last day. Default: today.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with days without activity.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="The data folder of the running `daira up` to use.")] = None,
 ) -> None:
     """Show documents, pages and model tokens by day: the last 30 days, or the days you name."""
     address = addresses.find(url=None, api_key=None, data_dir=data_dir)

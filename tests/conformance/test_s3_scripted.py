@@ -260,7 +260,7 @@ async def test_silence_is_unavailable(server: Scripted, monkeypatch: pytest.Monk
         (error(400, "AuthorizationHeaderMalformed"), "set DAIRA_AWS_REGION"),
         (error(301, "PermanentRedirect"), "set DAIRA_AWS_REGION"),
         (error(500, "InternalError"), r"ListObjectsV2 was refused \(InternalError\)"),
-        (Answer(body=b"<html>a portal</html>"), "what answers at its endpoint is not S3"),
+        (Answer(body=b"<html>a portal</html>"), "the server at its endpoint is not S3"),
         (Answer(status=502, body=b"<html>bad gateway</html>"), "."),
     ],
 )

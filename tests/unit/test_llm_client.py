@@ -130,7 +130,7 @@ async def test_a_refusal_is_told_as_one_and_not_asked_again(llm: Asking, behavio
 @pytest.mark.parametrize("passage", ["", "a", "\n", " \t", "a passage of some length that comes again and again, " * 8])
 async def test_a_model_that_runs_in_circles_is_cut_off(llm: Asking, passage: str) -> None:
     llm.server.script(f"endless:{passage}")
-    with pytest.raises(LlmTruncated, match="no end") as cut:
+    with pytest.raises(LlmTruncated, match="without end") as cut:
         await llm.ask(max_output_tokens=4000)
     await until(lambda: llm.server.outcomes == ["left"])
     assert 500 <= cut.value.usage.output_tokens <= 4000

@@ -82,7 +82,7 @@ class CircuitBreaker:
         if self._outages < OUTAGES:
             return False
         if self._trying or now < self._rests_until:
-            raise LlmBusy("the language model is out", after=self._spread(max(self._rests_until - now, FIRST_REST)))
+            raise LlmBusy("the language model is down", after=self._spread(max(self._rests_until - now, FIRST_REST)))
         self._trying = True
         return True
 

@@ -112,7 +112,7 @@ class LlmClient:
                     dialect = self._simpler(dialect, came, question)
                 return came
         except TimeoutError:
-            raise Unavailable(f"the language model has not come to an end within {self._total:g} s") from None
+            raise Unavailable(f"the language model did not finish within {self._total:g} s") from None
 
     def _simpler(self, dialect: Capabilities, refusal: StatusFault, question: Question) -> Capabilities:
         """Each step leaves something out, so that there are at most six. Raises what the refusal comes to."""
@@ -141,7 +141,7 @@ class LlmClient:
             if reading.finish is None:
                 raise ResponseFault(f"the language model fell silent ({_name(error)})") from None
         except ProtocolFault:
-            raise Unavailable("what answers at DAIRA_LLM_BASE_URL does not speak the protocol") from None
+            raise Unavailable("the server at DAIRA_LLM_BASE_URL does not speak the protocol") from None
         return answer_of(question, reading)
 
     @contextmanager

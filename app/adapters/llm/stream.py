@@ -196,17 +196,17 @@ def answer_of(question: Question, reading: AnswerReader) -> Answer:
     """Raises LlmFault; Unavailable for what never came to its end."""
     usage = reading.usage or estimated_usage(question, reading)
     if reading.endless:
-        raise LlmTruncated("the language model came to no end, and was cut off", usage=usage)
+        raise LlmTruncated("the language model repeated itself without end and was cut off", usage=usage)
     if reading.finish is None:
         raise Unavailable("the language model's answer broke off")
     reason = reading.finish.lower() if isinstance(reading.finish, str) else ""
     if reason in REFUSED or reading.refused:
-        raise LlmRefused("the language model refuses", usage=usage)
+        raise LlmRefused("the language model refuses to answer", usage=usage)
     _check_that_all_was_read(question, reading, usage)
     if reason in CUT:
-        raise LlmTruncated(f"the answer reached {question.max_output_tokens} tokens, and is not whole", usage=usage)
+        raise LlmTruncated(f"the answer reached {question.max_output_tokens} tokens and is incomplete", usage=usage)
     if reason not in COMPLETE:
-        raise Unavailable("the language model ended its answer for a reason that is none")
+        raise Unavailable("the language model returned an unknown finish_reason")
     thoughts = _THOUGHTS.match(reading.text)
     text = scrub(reading.text[thoughts.end() :] if thoughts else reading.text)
     return Answer(text=text if question.schema is None else without_bad_escapes(text), usage=usage)

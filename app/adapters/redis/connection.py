@@ -57,7 +57,7 @@ def redis_errors() -> Iterator[None]:
     except REFUSED as error:
         raise Unavailable(f"the queue refuses this login: {_text(error)}") from error
     except (ResponseError, BusyLoadingError) as error:
-        raise Unavailable(f"the queue does not do its work: {_text(error)}") from error
+        raise Unavailable(f"the queue failed: {_text(error)}") from error
     except (RedisError, OSError) as error:
         reason = _reason(error)
         raise Unavailable(f"the queue can't be reached{reason and ': '}{reason}") from error

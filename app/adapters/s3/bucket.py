@@ -76,7 +76,7 @@ class S3Bucket:
         """That field of the answer, which every S3 gives: a proxy's page, sent with status 200, has none."""
         answer = await self.call(operation, **arguments)
         if not (value := answer.get(field)):
-            raise Unavailable(f"the bucket {self.name}: what answers at its endpoint is not S3")
+            raise Unavailable(f"the bucket {self.name}: the server at its endpoint is not S3")
         return str(value)
 
     async def ask(self, operation: str, **arguments: object) -> S3Response:

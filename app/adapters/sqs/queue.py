@@ -78,7 +78,7 @@ class SqsQueue:
                 # Without attributes, so that somebody else's making of it at the same time is no conflict.
                 answer = await self._client.create_queue(QueueName=self.name)
         if not answer.get("QueueUrl"):
-            raise Unavailable(f"the queue {self.name}: what answers at its endpoint is not SQS")
+            raise Unavailable(f"the queue {self.name}: the server at its endpoint is not SQS")
         self._url = answer["QueueUrl"]
 
     async def call(self, operation: str, **arguments: object) -> Mapping[str, Any]:

@@ -68,7 +68,7 @@ class TargetResolver:
         try:
             url = httpx.URL(text)
         except (httpx.InvalidURL, UnicodeError):
-            raise TargetRefused("this is no URL") from None
+            raise TargetRefused("this is not a URL") from None
         schemes = ("https", "http") if self._allow_http else ("https",)
         if url.scheme not in schemes:
             raise TargetRefused(f"the URL must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}")
@@ -76,7 +76,7 @@ class TargetResolver:
         if not url.raw_host:
             raise TargetRefused("the URL has no host")
         if url.userinfo:
-            raise TargetRefused("the URL must not hold a name and password: deliveries are known by their signature")
+            raise TargetRefused("the URL must not hold a name and password: receivers verify the signature instead")
         if url.fragment:
             raise TargetRefused("the URL must not have a fragment")
         if not self._allow_private and _port(url) not in PORTS:

@@ -37,25 +37,28 @@ def upload(
     ],
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the text and print it.")] = False,
     job: Annotated[
-        list[str] | None, typer.Option("--job", help="Job kind to run; may be repeated. [default: ocr]")
+        list[str] | None, typer.Option("--job", help="A job kind to run; may be repeated. [default: ocr]")
     ] = None,
-    language: Annotated[str | None, typer.Option(help="Language of the documents, for example eng.")] = None,
+    language: Annotated[str | None, typer.Option(help="The documents' language, such as eng.")] = None,
     metadata: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Kept with each document; may be repeated.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Metadata stored with each document; may be repeated.")
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Send what is there already too: lost bytes are put back in their place.")
+        bool,
+        typer.Option("--again", help="Upload files even if the server already has them (restores lost file contents)."),
     ] = False,
-    parallel: Annotated[int, typer.Option(min=1, max=64, help="Files that are sent at once.")] = 4,
-    name: Annotated[str | None, typer.Option(help="The name of what comes by standard input.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a document.")] = False,
-    url: Annotated[str | None, typer.Option(help="The service. Default: DAIRA_URL, or the running `daira up`.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="The --data-dir of the `daira up` to talk to.")] = None,
+    parallel: Annotated[int, typer.Option(min=1, max=64, help="The number of files sent at once.")] = 4,
+    name: Annotated[str | None, typer.Option(help="The file name for standard input.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each document.")] = False,
+    url: Annotated[
+        str | None, typer.Option(help="The service's address. Default: DAIRA_URL, or the running `daira up`.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="The data folder of the running `daira up` to use.")] = None,
 ) -> None:
     """Upload documents; with --wait, print their text. Exits with 1 if any document failed.
 
-    What is there already is not sent again: after Ctrl-C, or a failure, run the same command once more.
-    In folders hidden and empty files are left out. The API key is DAIRA_API_KEY, or that of the running `daira up`.
+    Files that the server has are not sent again: after Ctrl-C or a failure, run the same command again.
+    Hidden and empty files in folders are skipped. The API key is DAIRA_API_KEY, or the key of the running `daira up`.
 
     - `daira upload --wait scan.pdf`
     - `daira upload --json scans 'mail/**/*.eml' | jq .id`
