@@ -277,7 +277,7 @@ async def test_a_server_that_is_busy_says_for_how_long(llm: Asking, behaviour: s
         ("status:403", "check DAIRA_LLM_API_KEY"),
         ("status:404", "check DAIRA_LLM_MODEL"),
         ("status:405", "check DAIRA_LLM_MODEL and DAIRA_LLM_BASE_URL"),
-        ("status:301", "DAIRA_LLM_BASE_URL must be the address that answers"),
+        ("status:301", "set DAIRA_LLM_BASE_URL to the final address"),
         ('status:400 {"error": {"message": "messages: at least one"}}', "it names messages"),
         ('status:422 {"detail": [{"loc": ["body", "model"], "msg": "wrong", "input": "temperature"}]}', "names model;"),
     ],

@@ -1,4 +1,8 @@
-"""Refusals of any AWS service, its client and the network, turned into Unavailable without a credential in the text."""
+"""Clients of AWS, and the errors of its services, clients and networks as Unavailable.
+
+Clients take credentials and certificates from the environment, as all AWS libraries do, but never accept every
+certificate. No error holds a credential.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -23,7 +27,7 @@ from botocore.parsers import ResponseParserError
 from app.domain.errors import Unavailable
 
 FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "AllAccessDisabled", "403"})
-"""A HEAD has no body, and the status for a code."""
+"""Error codes of a lack of rights. A HEAD request's answer has no body, so its status is the code."""
 
 UNKNOWN_CREDENTIALS = frozenset(
     {
@@ -47,14 +51,14 @@ NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetriev
 OUT_OF_REACH = (BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
 
 RefusalText = Callable[[ClientError], str | None]
-"""Return advice about an error that only this service has; None for one that any service may have."""
+"""Returns what to do about an error that only this service has; None for an error that any service may have."""
 
 
 class aws_reachable:  # noqa: N801 - reads as a statement: with reachable(...)
-    """Turns every way of not being served into Unavailable."""
+    """Turns every failure to be served into Unavailable."""
 
     def __init__(self, what: str, *, service: str, endpoint_url: str | None, refusal: RefusalText) -> None:
-        """`what` is named in the error: `the queue daira-ocr`."""
+        """`what` is the name in the error, such as `the queue daira-ocr`."""
         self._what = what
         self._service = service
         self._endpoint_url = endpoint_url
@@ -72,7 +76,7 @@ class aws_reachable:  # noqa: N801 - reads as a statement: with reachable(...)
             raise Unavailable(f"{self._what}: {self._absence(error)}") from error
 
     def _common(self, error: ClientError) -> str:
-        """By the error's code alone: its text may quote what was sent."""
+        """The text for an error's code. The error's own text is not used, because it may quote the request."""
         code = code_of(error)
         if code in UNKNOWN_CREDENTIALS:
             return f"the AWS credentials are wrong or have expired ({code})"
@@ -86,8 +90,8 @@ class aws_reachable:  # noqa: N801 - reads as a statement: with reachable(...)
         if isinstance(error, NO_CREDENTIALS):
             return "there are no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use a role"
         if isinstance(error, NoRegionError):
-            return "there is no AWS region; name one"
-        # Of the URL the host and port alone: the rest may hold a password.
+            return "there is no AWS region; set DAIRA_AWS_REGION"
+        # Only the URL's host and port: the rest may hold a password.
         at = f"at {urlsplit(self._endpoint_url).netloc.rpartition('@')[2]} " if self._endpoint_url else ""
         return f"{self._service} {at}can't be reached ({type(error).__name__})"
 
@@ -99,9 +103,12 @@ def code_of(error: ClientError) -> str:
 def new_client(
     service: str, *, endpoint_url: str | None, region: str | None, config: Config
 ) -> AbstractAsyncContextManager[Any]:
-    """Not entered yet. Raises BotoCoreError where there can be none, for want of a region or of a profile named."""
+    """Make a client, to be entered by the caller.
+
+    Raises BotoCoreError where there can be none, such as without a region or with an unknown profile.
+    """
     session = aioboto3.Session(region_name=region)
-    # To botocore an empty AWS_CA_BUNDLE, as an unset variable of a compose file, means that nothing is to be verified.
+    # An empty AWS_CA_BUNDLE, such as an unset variable of a compose file, would switch botocore's verification off.
     verify = session._session.get_config_variable("ca_bundle") or True  # noqa: SLF001 - has no other name
     made: AbstractAsyncContextManager[Any] = session.client(
         service, endpoint_url=endpoint_url, config=config, verify=verify

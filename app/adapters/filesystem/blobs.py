@@ -1,4 +1,4 @@
-"""Blobs as files, `root/tenant/name`: whole and on the disk, or not there."""
+"""Blobs as files, `root/tenant/name`. A file is complete and durable, or not there."""
 
 import asyncio
 import math
@@ -25,12 +25,12 @@ FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 
 FOLDER_TRIES = 10
-"""A folder goes with its last blob, perhaps just when another is about to be put into it."""
+"""Tries to make a folder. A folder is removed with its last blob, possibly just when another blob is stored."""
 
 PART_PATTERN = re.compile(r"\..+\.part")
 
 AT_A_TIME = 1_000
-"""Names read from a folder with one call, which must not be held up by a long one."""
+"""Names read from a folder in one call, so that a long folder does not block a thread for long."""
 
 ArgumentsP = ParamSpec("ArgumentsP")
 ReturnT = TypeVar("ReturnT")
@@ -41,16 +41,20 @@ class FileBlobs:
         self._root = root
 
     async def put(self, key: str, chunks: AsyncIterator[bytes]) -> None:
-        """A cancelled put leaves nothing, unless all bytes were written and the blob was just being named."""
+        """Store a blob.
+
+        A cancelled put leaves nothing, unless all bytes were written and the file was just being renamed.
+        """
         path = self._path(key)
-        # No key begins with a dot, so an unfinished file can't be read; what a crash leaves is known by its name.
+        # No key begins with a dot, so an unfinished file can't be read. Files that a crash leaves are recognised by
+        # their name.
         part = path.with_name(f".{path.name}.{uuid4().hex}.part")
         files = ExitStack()
         try:
             file = await _in_thread(_create, files, part)
             async for chunk in chunks:
                 await _in_thread(file.write, chunk)
-            # In one go: each way to a thread and back takes longer than most files.
+            # One call: switching to a thread and back takes longer than most files.
             await _in_thread(_complete, file, part, path)
         except BaseException:
             await _in_thread(_discard, files, part)
@@ -73,7 +77,7 @@ class FileBlobs:
                     yield f"{tenant_id}/{name}"
 
     async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
-        """A file that still grows is not among them, however long ago it was begun."""
+        """Remove files of unfinished puts. A file that still grows is kept, however old the put is."""
         folder = self._root / ids.tenant_id(tenant_id)
         found = [name async for name in _names(folder, older_than=older_than) if PART_PATTERN.fullmatch(name)]
         for name in found if not dry_run else []:
@@ -101,7 +105,7 @@ async def _read(path: Path, *, start: int, end: int | None) -> AsyncIterator[byt
 
 
 async def _names(folder: Path, *, older_than: timedelta) -> AsyncGenerator[str]:
-    """Files that were last written longer ago."""
+    """Names of the files that were last written to longer ago than that."""
     names = _older(folder, time.time() - older_than.total_seconds())
     try:
         while batch := await _in_thread(lambda: list(islice(names, AT_A_TIME))):
@@ -114,9 +118,9 @@ async def _names(folder: Path, *, older_than: timedelta) -> AsyncGenerator[str]:
 async def _in_thread(
     call: Callable[ArgumentsP, ReturnT], *args: ArgumentsP.args, **kwargs: ArgumentsP.kwargs
 ) -> ReturnT:
-    """Blocking work, always to its end: what cleans up after a cancel must not meet a thread still at work.
+    """Run blocking work in a thread, always to its end.
 
-    Raises Unavailable for an OSError.
+    Clean-up after a cancel must not meet a thread still at work. Raises Unavailable for an OSError.
     """
     running = asyncio.get_running_loop().run_in_executor(None, partial(call, *args, **kwargs))
     try:
@@ -138,7 +142,7 @@ def _older(folder: Path, before: float) -> Generator[str]:
 
 
 def _modified_at(entry: "os.DirEntry[str]") -> float:
-    """Seconds since 1970; of one that is gone meanwhile, a time that is yet to come."""
+    """The time of the last write, in seconds since 1970; infinite for a file that was removed meanwhile."""
     try:
         return entry.stat(follow_symlinks=False).st_mtime
     except FileNotFoundError:
@@ -183,7 +187,7 @@ def _complete(file: BinaryIO, part: Path, path: Path) -> None:
 
 
 def _discard(files: ExitStack, part: Path) -> None:
-    # There may be no folder either: no disk, no rights. The error that led here says so.
+    # There may be no folder either, without a disk or rights. The error that led here says so.
     with suppress(OSError):
         files.close()
     with suppress(OSError):
@@ -194,7 +198,7 @@ def _remove(path: Path) -> None:
     with suppress(FileNotFoundError):
         path.unlink()
         _sync_folder(path.parent)
-    # The last one takes the folder with it: nothing is left of a tenant that has no blobs.
+    # The folder goes with its last blob: nothing is left of a tenant that has no blobs.
     with suppress(OSError):
         path.parent.rmdir()
 
@@ -204,7 +208,7 @@ def _remove_folder(folder: Path) -> None:
         return
     for path in list(folder.iterdir()):
         path.unlink(missing_ok=True)
-    # A put may have begun meanwhile: then its folder stays.
+    # A put may have begun meanwhile; then its folder stays.
     with suppress(OSError):
         folder.rmdir()
     _sync_folder(folder.parent)
@@ -223,7 +227,7 @@ def _probe(root: Path) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """With its parents, and each named durably in its parent: a file is only as safe as the path to it."""
+    """Make a folder and its parents, each synced in its parent: a file is only as durable as the path to it."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)

@@ -1,7 +1,7 @@
-"""A circuit breaker: after outages it stops questions, then lets one try; a wait that the endpoint asks for binds all.
+"""A circuit breaker: after outages the endpoint rests, then one question tries it. A wait it asks for holds for all.
 
-While the endpoint is known to be out, a question that does not get there costs its job nothing: it is told LlmBusy. One
-that gets there and breaks the server does cost an attempt, or it would come back for ever.
+While the endpoint is known to be out, a question that does not reach it costs its job no attempt: it gets LlmBusy. A
+question that reaches the server and breaks it does cost an attempt, or it would be repeated forever.
 """
 
 import random
@@ -19,13 +19,13 @@ from app.ports.llm import LlmBusy, LlmFault
 log = structlog.get_logger()
 
 OUTAGES = 5
-"""In a row, before the endpoint is left alone."""
+"""Outages in a row before the endpoint is given a rest."""
 
 FIRST_REST, LONGEST_REST = 5.0, 30.0
-"""Seconds; doubled after each question that was let through to try, and failed."""
+"""Seconds; doubled after each trial question that failed."""
 
 FIRST_WAIT, LONGEST_WAIT = 2.0, 60.0
-"""Seconds for a 429 that does not say how long; doubled with each in a row."""
+"""Seconds for a 429 that names no wait; doubled with each 429 in a row."""
 
 SHORTEST = 1.0
 
@@ -34,7 +34,7 @@ class CircuitBreaker:
     def __init__(
         self, *, clock: Callable[[], float] = time.monotonic, jitter: Callable[[], float] = random.random
     ) -> None:
-        """`jitter`: 0..1."""
+        """`jitter` returns a number in 0..1."""
         self._clock = clock
         self._jitter = jitter
         self._outages = 0
@@ -47,9 +47,10 @@ class CircuitBreaker:
 
     @contextmanager
     def passage(self) -> Iterator[None]:
-        """Around one question. Raises LlmBusy instead of letting it through.
+        """Wrap one question. Raises LlmBusy instead of letting it through while the endpoint rests.
 
-        What is raised within becomes the port's: Throttled is LlmBusy, Unreached and Unanswered Unavailable or that.
+        Errors raised within become the port's: EndpointThrottled becomes LlmBusy, ResponseFault becomes Unavailable,
+        ConnectFault becomes LlmBusy if the endpoint is known to be out and Unavailable otherwise.
         """
         tries = self._let_through()
         try:
@@ -75,7 +76,7 @@ class CircuitBreaker:
                 self._trying = False
 
     def _let_through(self) -> bool:
-        """True when this question is the one that tries."""
+        """Return True if this question is the one that tries the endpoint. Raises LlmBusy if it may not be asked."""
         now = self._clock()
         if now < self._held_until:
             raise LlmBusy("the language model asked to wait", after=self._spread(self._held_until - now))
@@ -92,7 +93,7 @@ class CircuitBreaker:
         self._outages = self._rests = 0
 
     def _out(self, *, tries: bool) -> bool:
-        """True while the endpoint is known to be out."""
+        """Count an outage. Returns True if the endpoint is now known to be out."""
         self._outages += 1
         if tries or self._outages == OUTAGES:
             rest = min(LONGEST_REST, FIRST_REST * (1 << min(self._rests, 10)))
@@ -103,10 +104,10 @@ class CircuitBreaker:
 
     def _throttled(self, hint: timedelta | None) -> timedelta:
         if hint is None:
-            # Many servers refuse what is beyond so many at a time: the others go on.
+            # Many servers only refuse more than so many questions at a time, so the others go on.
             wait = min(LONGEST_WAIT, FIRST_WAIT * (1 << min(self._throttles, 10)))
             if (now := self._clock()) >= self._throttles_until:
-                # Of many that were under way at the same time, one counts.
+                # Of many questions under way at the same time, one counts.
                 self._throttles += 1
                 self._throttles_until = now + wait
             return self._spread(wait)
@@ -114,5 +115,5 @@ class CircuitBreaker:
         return self._spread(hint.total_seconds())
 
     def _spread(self, seconds: float) -> timedelta:
-        """No earlier than asked for, and not all at the same moment."""
+        """Spread the waits of many callers over time. None is shorter than asked for."""
         return timedelta(seconds=max(seconds, SHORTEST) * (1 + self._jitter() / 2))

@@ -1,6 +1,6 @@
-"""A language model behind any endpoint that speaks OpenAI's chat completions, over HTTP alone.
+"""A client for language models behind any endpoint that speaks OpenAI's chat completions over HTTP.
 
-Text, prompts and keys are in no message and no log line: what a server says is read for what it means and thrown away.
+No message and no log line holds text, prompts or keys: a server's error texts are interpreted and discarded.
 """
 
 import asyncio
@@ -65,7 +65,10 @@ class LlmClient:
         metrics: Metrics,
         gate: CircuitBreaker | None = None,
     ) -> None:
-        """`slots`: questions at a time; more wait. `first_byte_seconds` is also what may pass between two bytes."""
+        """`slots` is the number of simultaneous questions; more wait.
+
+        `first_byte_seconds` also limits the time between two bytes.
+        """
         self._url = httpx.URL(endpoint(base_url))
         self._model = model
         self._context_tokens = context_tokens
@@ -77,10 +80,11 @@ class LlmClient:
         self._http = httpx.AsyncClient(
             headers=_headers(base_url, api_key),
             timeout=httpx.Timeout(first_byte_seconds, connect=min(CONNECT, first_byte_seconds), pool=None),
-            # A connection kept open may be closed by the server just when it is used again: an attempt lost to save
-            # milliseconds of seconds. And a pool with a limit can lose its places for ever (httpcore issue 1093).
+            # A server may close a kept connection just when it is used again, which would lose an attempt to save
+            # milliseconds. And a pool with a limit can lose its places forever (httpcore issue 1093).
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
-            # Proxies and certificates as the environment says, but no question to a server on this machine leaves it.
+            # Proxies and certificates are those of the environment, but questions to a server on this machine go to it
+            # directly.
             trust_env=urlsplit(base_url).hostname not in LOOPBACK,
         )
 
@@ -108,14 +112,17 @@ class LlmClient:
         dialect = self._dialects.current()
         try:
             async with asyncio.timeout(self._total):
-                while isinstance(came := await self._exchange(question, dialect), StatusFault):
-                    dialect = self._simpler(dialect, came, question)
-                return came
+                while isinstance(outcome := await self._exchange(question, dialect), StatusFault):
+                    dialect = self._simpler(dialect, outcome, question)
+                return outcome
         except TimeoutError:
             raise Unavailable(f"the language model did not finish within {self._total:g} s") from None
 
     def _simpler(self, dialect: Capabilities, refusal: StatusFault, question: Question) -> Capabilities:
-        """Each step leaves something out, so that there are at most six. Raises what the refusal comes to."""
+        """Return capabilities without the refused one; there are at most six such steps.
+
+        Raises the refusal's meaning otherwise.
+        """
         simpler = dialect.simpler(refusal, question.schema)
         if simpler is None:
             raise_fault(refusal)
@@ -123,7 +130,7 @@ class LlmClient:
         return simpler
 
     async def _exchange(self, question: Question, dialect: Capabilities) -> Answer | StatusFault:
-        """Raises what `ask` does, and Unreached and Unanswered besides."""
+        """Send the question once. Raises what `ask` raises, and ConnectFault and ResponseFault."""
         reading = AnswerReader(max_output_tokens=question.max_output_tokens)
         body = dialect.request(question, model=self._model)
         try:
@@ -132,12 +139,12 @@ class LlmClient:
                     return await _refusal(response)
                 await reading.take(response.aiter_bytes())
         except StatusFault as refusal:
-            # As a value: an exception would hang on to the next one, with the server's words in it.
+            # Returned, not raised: the next exception would refer to it, and it holds the server's words.
             return refusal
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
             raise ConnectFault(f"the language model can't be reached ({_name(error)})") from None
         except httpx.HTTPError as error:
-            # What is whole is an answer, however the connection ended.
+            # An answer that is complete counts, however the connection ended.
             if reading.finish is None:
                 raise ResponseFault(f"the language model fell silent ({_name(error)})") from None
         except ProtocolFault:
@@ -166,13 +173,13 @@ class LlmClient:
 
 
 def endpoint(base_url: str) -> str:
-    """The URL that questions are sent to; a query, such as Azure's `api-version`, stays."""
+    """Return the URL that questions are sent to. It keeps the query, such as Azure's `api-version`."""
     parts = urlsplit(base_url)
     return parts._replace(path=parts.path.rstrip("/").removesuffix(PATH) + PATH).geturl()
 
 
 def _headers(base_url: str, api_key: str) -> dict[str, str]:
-    # Uncompressed, so that what arrives is as large as what was sent.
+    # Uncompressed, so that the bounds on bytes also bound the memory.
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "daira"}
     if not api_key:
         return headers
@@ -191,5 +198,5 @@ async def _refusal(response: httpx.Response) -> StatusFault:
 
 
 def _name(error: Exception) -> str:
-    """The kind alone: the message may hold an address of the inside."""
+    """The error's type only: its message may hold an internal address."""
     return type(error).__name__

@@ -1,4 +1,4 @@
-"""The parameters that an endpoint understands: a refused one is left out the next time, down to the prompt only."""
+"""The parameters that an endpoint understands: refused ones are left out of later requests, down to the prompt only."""
 
 import json
 import re
@@ -16,16 +16,17 @@ from app.ports.llm import Question
 log = structlog.get_logger()
 
 KEPT = 3600.0
-"""Seconds for which a dialect is used without trying a richer one: a server may be updated."""
+"""Seconds for which these parameters are used before richer ones are tried again, because a server may be updated."""
 
 STATUSES = frozenset({400, 422, 500, 501})
-"""Statuses of a server that does not understand a parameter. 500: llama.cpp, if it makes no grammar of a schema."""
+"""Statuses of a server that does not understand a parameter. 500: llama.cpp, for a schema that it can't convert to a
+grammar."""
 
 IN_PROSE = "Answer with one JSON value that fits the following JSON Schema, and with nothing else.\nJSON Schema: "
 
 
 class AnswerFormat(IntEnum):
-    """The ways to ask for a form of the answer, from least to most."""
+    """The way in which an answer's form is requested, from the least to the most binding."""
 
     PROMPT = 0
     JSON = 1
@@ -37,11 +38,12 @@ class AnswerFormat(IntEnum):
 class Capabilities:
     form: AnswerFormat = AnswerFormat.STRICT
     counts: bool = True
-    """True when the endpoint understands `stream_options`."""
+    """True if `stream_options` is understood."""
     limit: str = "max_tokens"
-    """OpenAI's reasoning models want `max_completion_tokens`; most other servers know `max_tokens` alone."""
+    """The parameter for the longest answer. OpenAI's reasoning models want `max_completion_tokens`; most other servers
+    know only `max_tokens`."""
     cool: bool = True
-    """True when the endpoint understands `temperature`."""
+    """True if `temperature` is understood."""
 
     def request(self, question: Question, *, model: str) -> bytes:
         body: dict[str, object] = {
@@ -68,7 +70,7 @@ class Capabilities:
         return {"type": "json_schema", "json_schema": {"name": "answer", "strict": strict, "schema": schema}}
 
     def simpler(self, refusal: StatusFault, schema: Mapping[str, object] | None) -> "Capabilities | None":
-        """Without what the refusal names; None when it names nothing that could be left out."""
+        """Return capabilities without the one that the refusal names; None when it names none to leave out."""
         words = refusal.words
         if refusal.status not in STATUSES or TOO_LONG.search(words):
             return None
@@ -79,21 +81,24 @@ class Capabilities:
         if self.cool and "temperature" in words:
             return replace(self, cool=False)
         if schema is not None and self.form and FORMS.search(words):
-            # Where strictness was not asked for, asking without it would be the same request.
+            # If strict mode was not requested, requesting without it would repeat the same request.
             step = 1 if self.form is not AnswerFormat.STRICT or is_strict(schema) else 2
             return replace(self, form=AnswerFormat(self.form - step))
         return None
 
 
 def instructions(question: Question) -> str:
-    """With the schema in words, whatever else says it: a grammar binds a model without telling it what is wanted."""
+    """The system prompt, always with the schema in words.
+
+    A grammar binds a model but does not explain what is wanted.
+    """
     if question.schema is None:
         return scrub(question.system)
     return scrub(f"{question.system}\n\n{IN_PROSE}{json.dumps(scrub_json(question.schema), ensure_ascii=False)}")
 
 
 def is_strict(schema: object) -> bool:
-    """True when OpenAI's strict mode may take the schema: every object is closed and requires all its properties."""
+    """Return True if OpenAI's strict mode accepts the schema: each object is closed and requires all its properties."""
     match schema:
         case Mapping():
             here = "properties" not in schema or (
@@ -113,7 +118,7 @@ def _names(required: object) -> list[str]:
 
 
 class DialectCache:
-    """The one that the endpoint was found to understand."""
+    """Remembers the capabilities that the endpoint was found to have."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -126,7 +131,7 @@ class DialectCache:
         return self._found
 
     def note(self, dialect: Capabilities, refusal: StatusFault) -> None:
-        """Unless it is the schema's fault: that would cost all other schemas their form."""
+        """Remember these, unless the schema was at fault: other schemas would lose their form because of it."""
         if dialect.form is not self._found.form and OF_THE_SCHEMA.search(refusal.words):
             return
         self._found, self._found_at = dialect, self._clock()

@@ -1,14 +1,14 @@
-"""A model that runs in circles is noticed while it writes: it would go on to its limit, and be paid for it."""
+"""Detects a model that repeats itself while it writes. It would go on to its limit, and those tokens cost money."""
 
 TIMES = 8
 LEAST = 2_000
-"""Characters that are a repetition: a table's row of dashes, or twenty equal lines of an invoice, are none yet."""
+"""Characters of a repetition, at least. A table's row of dashes, or twenty equal lines of an invoice, are shorter."""
 
 PERIOD = 1_000
-"""Characters of the longest text that is noticed when repeated."""
+"""Characters of the longest passage whose repetition is noticed."""
 
 EVERY = 1_000
-"""Characters between two looks: a look takes about 1.5 ms."""
+"""Characters between two checks; a check takes about 1.5 ms."""
 
 
 class RepetitionDetector:
@@ -17,7 +17,7 @@ class RepetitionDetector:
         self._unseen = 0
 
     def closed_by(self, text: str) -> bool:
-        """True when the text so far ends with one passage, over and over."""
+        """Add text. Returns True if all of the text so far ends with one passage repeated over and over."""
         self._tail = (self._tail + text)[-TIMES * PERIOD :]
         self._unseen += len(text)
         if self._unseen < EVERY:
@@ -27,9 +27,10 @@ class RepetitionDetector:
 
 
 def repeats(text: str) -> bool:
-    """True when the text ends with a passage of at most PERIOD characters, TIMES over and LEAST characters long.
+    """Return True if the text ends with a passage of at most PERIOD characters, TIMES over and at least LEAST long.
 
-    Read from its end, by the prefix function of Knuth, Morris and Pratt: the shortest period of each beginning.
+    The text is read from its end, by the prefix function of Knuth, Morris and Pratt: the shortest period of each
+    beginning.
     """
     reverse = text[::-1]
     borders = [0] * len(reverse)

@@ -1,4 +1,4 @@
-"""For how long a server wants not to be asked: in seconds, as a date, in milliseconds, or in words."""
+"""The wait that a server asks for: in seconds, as a date, in milliseconds, or in words."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 LONGEST = timedelta(minutes=10)
-"""One who says "tomorrow" is asked again all the same, six times an hour: limits are lifted by hand, too."""
+"""A server that asks for a day is still asked six times an hour, because limits are also lifted by hand."""
 
 _SECONDS = {"ms": 0.001, "milliseconds": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SPAN = r"(?:\d{1,9}(?:\.\d{1,9})?\s?(?:ms|milliseconds|h|m|s)[a-z]*\s?)+"
@@ -17,7 +17,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s?(ms|milliseconds|h|m|s)")
 
 
 def retry_after_of(headers: Mapping[str, str], body: str) -> timedelta | None:
-    """Headers before words; None where nothing is said, or nothing that makes sense. 0 to LONGEST."""
+    """The wait, 0 to LONGEST. Headers count before words. None if there is no wait, or none that makes sense."""
     seconds = _first(
         _scaled(headers.get("retry-after-ms"), 0.001),
         _scaled(headers.get("retry-after"), 1.0),
@@ -40,7 +40,7 @@ def _scaled(value: str | None, scale: float) -> float | None:
 
 
 def _until(value: str | None, now: str | None) -> float | None:
-    """By the server's own clock where it tells its time: ours may be wrong."""
+    """Seconds until a date, by the server's own clock if it sends its time, because ours may be wrong."""
     then = _date(value)
     return None if then is None else (then - (_date(now) or datetime.now(UTC))).total_seconds()
 

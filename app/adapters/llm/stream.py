@@ -1,6 +1,8 @@
-"""The answer so far: server-sent events, or one JSON object from servers that do not stream.
+"""Reads an answer as it arrives, and decides what it is: an Answer or the error that explains why there is none.
 
-Lines are split by hand: JSON may contain U+2028 and U+0085, at which Python's own splitting of text breaks.
+It arrives as server-sent events, or as one JSON object from servers that do not stream. The `finish_reason` is checked
+before any of the text is used. Events are parsed here and not by a library for two reasons: no event may exceed 8 MiB,
+and llama.cpp sends errors in a field `error:` that server-sent events do not have.
 """
 
 import asyncio
@@ -18,42 +20,43 @@ from app.domain.text import scrub
 from app.ports.llm import Answer, LlmContextExceeded, LlmRefused, LlmTruncated, Question, TokenUsage
 
 LONGEST_EVENT = 8 * 1024 * 1024
-"""Bytes."""
+"""Bytes of a line or event."""
 
 LONGEST_TOKEN = 16
-"""Characters, on average: an answer longer than its tokens could be comes from a server that ignores the limit."""
+"""Characters of a token, on average. An answer longer than its tokens could be is from a server that ignores the
+limit."""
 
 TAIL = 5.0
-"""Seconds for what follows the answer's end: the usage, and the end of the stream."""
+"""Seconds for the rest after the answer's end: the usage and the end of the stream."""
 
 MOST_TOKENS = 2**31 - 1
 
 
 class ProtocolFault(Exception):
-    """No answer of this protocol."""
+    """The answer is not one of this protocol."""
 
 
 class AnswerReader:
     def __init__(self, *, max_output_tokens: int) -> None:
         self._left = LONGEST_TOKEN * max_output_tokens
-        self._said: list[str] = []
-        self._circles = {"content": RepetitionDetector(), "thoughts": RepetitionDetector()}
+        self._parts: list[str] = []
+        self._repetitions = {"content": RepetitionDetector(), "thoughts": RepetitionDetector()}
         self.characters = 0
-        """Characters of text and thoughts."""
+        """Characters of the text and of the model's thoughts."""
         self.finish: object = None
         """The `finish_reason`, once there is one."""
         self.refused = False
         self.endless = False
         self.usage: TokenUsage | None = None
         self.cached = 0
-        """Tokens of the input that some servers leave out of it."""
+        """Tokens of the input that some servers leave out of the input's count."""
 
     @property
     def text(self) -> str:
-        return "".join(self._said)
+        return "".join(self._parts)
 
     async def take(self, chunks: AsyncIterator[bytes]) -> None:
-        """Until the end, or until there is no need to read on."""
+        """Read the answer to its end, or until no more is needed."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as tail:
@@ -67,7 +70,7 @@ class AnswerReader:
                 raise
 
     def _add(self, event: bytes) -> bool:
-        """True while more is wanted."""
+        """Add an event. Returns True if more is wanted."""
         if not event.strip():
             return True
         try:
@@ -86,20 +89,20 @@ class AnswerReader:
         return not self.endless
 
     def _choose(self, choice: dict[str, Any]) -> None:
-        told = choice.get("delta") or choice.get("message") or {}
-        if not isinstance(told, dict):
+        delta = choice.get("delta") or choice.get("message") or {}
+        if not isinstance(delta, dict):
             raise ProtocolFault
-        self.refused |= bool(told.get("refusal"))
-        self._hear("thoughts", _text(told.get("reasoning_content") or told.get("reasoning")))
-        text = _text(told.get("content"))
-        self._said.append(text)
-        self._hear("content", text)
+        self.refused |= bool(delta.get("refusal"))
+        self._note("thoughts", _text(delta.get("reasoning_content") or delta.get("reasoning")))
+        text = _text(delta.get("content"))
+        self._parts.append(text)
+        self._note("content", text)
         if choice.get("finish_reason") is not None:
             self.finish = choice["finish_reason"]
 
-    def _hear(self, kind: str, text: str) -> None:
+    def _note(self, kind: str, text: str) -> None:
         self.characters += len(text)
-        if self._circles[kind].closed_by(text) or self.characters > self._left:
+        if self._repetitions[kind].closed_by(text) or self.characters > self._left:
             self.endless = True
 
     def _count(self, usage: object) -> None:
@@ -114,7 +117,7 @@ class AnswerReader:
 
 
 def _text(content: object) -> str:
-    """A text, nothing, or parts with texts."""
+    """The text of a content that is a text, nothing, or a list of parts."""
     match content:
         case None:
             return ""
@@ -127,7 +130,7 @@ def _text(content: object) -> str:
 
 
 def _tokens(count: object) -> int | None:
-    """None for what is no count."""
+    """The count of tokens, or None if the value is no such count."""
     whole = isinstance(count, int) and not isinstance(count, bool)
     return count if whole and 0 <= count <= MOST_TOKENS else None  # type: ignore[operator, return-value]
 
@@ -170,20 +173,20 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 COMPLETE = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})
 CUT = frozenset({"length", "max_tokens", "model_length"})
 REFUSED = frozenset({"content_filter", "refusal", "safety", "recitation", "blocklist", "prohibited_content", "spii"})
-"""In lower case. OpenAI's, text-generation-inference's, Mistral's, Anthropic's, Google's."""
+"""Reasons for a refusal, in lower case: those of OpenAI, text-generation-inference, Mistral, Anthropic and Google."""
 
 NOT_WORTH_A_LOOK = 256
-"""Tokens: no server's context is as short."""
+"""Tokens. Shorter questions are not checked, because every server's context is longer."""
 
 _THOUGHTS = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL)
-"""Models that think aloud, behind servers that don't take it out."""
+"""The thoughts of a model, left in its text by some servers."""
 
 _ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u([0-9a-fA-F]{4})|\\.", re.DOTALL)
-"""A surrogate pair, one code unit, or another escape, which may be of the backslash before a `u`."""
+"""A surrogate pair, one code unit, or another escape, which may be that of the backslash before a `u`."""
 
 
 def least_input_tokens(question: Question) -> int:
-    """Tokens of the question, at least."""
+    """The fewest tokens that the question can have."""
     return least_tokens(instructions(question)) + least_tokens(question.user)
 
 
@@ -193,7 +196,7 @@ def estimated_usage(question: Question, reading: AnswerReader) -> TokenUsage:
 
 
 def answer_of(question: Question, reading: AnswerReader) -> Answer:
-    """Raises LlmFault; Unavailable for what never came to its end."""
+    """The answer. Raises LlmFault if the model gave none, and Unavailable if the answer did not come to its end."""
     usage = reading.usage or estimated_usage(question, reading)
     if reading.endless:
         raise LlmTruncated("the language model repeated itself without end and was cut off", usage=usage)
@@ -213,11 +216,15 @@ def answer_of(question: Question, reading: AnswerReader) -> Answer:
 
 
 def _check_that_all_was_read(question: Question, reading: AnswerReader, usage: TokenUsage) -> None:
-    """Ollama, for one, cuts a question that is too long, and says nothing of it. No tokens at all: it did not count."""
+    """Raise LlmContextExceeded if fewer tokens were read than the question has.
+
+    Ollama, for example, cuts a question that is too long without saying so. A count of 0 means that the server did not
+    count.
+    """
     read, least = usage.input_tokens + reading.cached, least_input_tokens(question)
     if reading.usage is not None and 0 < read < least and least >= NOT_WORTH_A_LOOK:
         raise LlmContextExceeded(
-            f"the language model has read {read} tokens of at least {least}: its server cuts what is too"
+            f"the language model has read {read} tokens of at least {least}: its server cuts questions that are too"
             " long. Give it more context (Ollama: num_ctx), and set DAIRA_LLM_CONTEXT_TOKENS to what it has",
             usage=usage,
         )
@@ -226,9 +233,9 @@ def _check_that_all_was_read(question: Question, reading: AnswerReader, usage: T
 def without_bad_escapes(json_text: str) -> str:
     r"""JSON text without `\u0000` and escaped lone surrogates, which no store can hold once they are parsed."""
 
-    def kept(found: re.Match[str]) -> str:
+    def storable(found: re.Match[str]) -> str:
         unit = found[1]
         bad = unit is not None and (unit == "0000" or 0xD800 <= int(unit, 16) <= 0xDFFF)  # noqa: PLR2004 - surrogates
         return "" if bad else found[0]
 
-    return _ESCAPE.sub(kept, json_text)
+    return _ESCAPE.sub(storable, json_text)

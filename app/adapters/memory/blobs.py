@@ -44,12 +44,12 @@ class MemoryBlobs:
                 yield key
 
     async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:  # noqa: ARG002 - the port's
-        """Nothing is kept of a put before its end."""
+        """Do nothing: an unfinished put stores nothing."""
         ids.tenant_id(tenant_id)
         return 0
 
     async def ping(self) -> None:
-        """Always there."""
+        """Do nothing: the store is always there."""
 
     async def _read(self, key: str, *, start: int, end: int | None) -> AsyncIterator[bytes]:
         blob = self._blobs.get(key)

@@ -1,4 +1,4 @@
-"""The clamped transaction on the memory store."""
+"""The clamped transaction on the memory store, with its tenant's row, API keys and idempotency keys."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -107,7 +107,7 @@ class MemoryIdempotencyKeys:
         self._session = session
 
     async def take(self, key: str, fingerprint: bytes) -> KeptResponse | None:
-        # The tenant's only writer: whoever had the key open has come to an end.
+        # This is the tenant's only writer, so an earlier request with the key has ended.
         tables = await self._session.writing()
         tables.require_tenant()
         now = self._session.now()
@@ -135,7 +135,7 @@ class MemoryIdempotencyKeys:
 
 
 class MemoryTx:
-    """An open transaction. Each repository is made when it is first asked for: most transactions use two of them."""
+    """An open transaction. Each repository is made when it is first used, because most transactions use two of them."""
 
     def __init__(self, session: MemorySession) -> None:
         self._session = session

@@ -1,4 +1,7 @@
-"""Documents in the memory store."""
+"""Documents in the memory store, with their pages, search, answers and usage.
+
+Search compares words in lower case, without stemming or stop words.
+"""
 
 import re
 import unicodedata
@@ -136,7 +139,7 @@ def _scrubbed_document(document: Document) -> Document:
 
 
 def _copied(document: Document | None) -> Document | None:
-    """The metadata is a mapping that a caller could change."""
+    """A copy, because a caller could change the metadata."""
     return deepcopy(document)
 
 
@@ -195,7 +198,7 @@ def _scrubbed_page(page: Page) -> Page:
 
 _SEARCH_WORD = re.compile(r"\w+")
 _SNIPPET_MARGIN = 80
-"""Characters of a snippet before the first word that was found, and after it."""
+"""Characters of a snippet before the first word found, and after it."""
 
 
 class MemorySearch:

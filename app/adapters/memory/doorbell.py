@@ -1,4 +1,7 @@
-"""A lane's queue in memory: tenants are served in turn, each bell goes to one caller, a cancelled wait loses none."""
+"""A lane's queue in memory.
+
+Tenants are served in turn, each bell goes to one caller, and a cancelled wait loses none.
+"""
 
 import asyncio
 import heapq
@@ -16,9 +19,9 @@ from app.ports.doorbell import DoorbellDelivery
 class MemoryDoorbell:
     def __init__(self) -> None:
         self._bells: dict[TenantId, deque[Ring]] = {}
-        """Due doorbells by tenant. The dict's order is the order of service: a served tenant goes to the end."""
+        """Bells that are due. The dict's order is the order of service: a tenant that was served goes to the end."""
         self._later: list[tuple[float, int, Ring]] = []
-        """A heap: when each bell is due by the loop's clock, then in the order of ringing."""
+        """A heap of delayed bells: the time when each is due, by the loop's clock, then the order of ringing."""
         self._order = count()
         self._rung = asyncio.Event()
         self._stopped = False
@@ -31,20 +34,20 @@ class MemoryDoorbell:
 
     async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
         end = _now() + wait.total_seconds()
-        # Nothing is awaited between taking and returning, so that cancelling can't come between the two.
+        # Nothing is awaited between taking and returning, so that a cancel can't come between the two.
         while not (taken := self._take(limit)) and _now() < end and not self._stopped:
             await self._wait_until(end)
         return taken
 
     async def acknowledge(self, deliveries: Sequence[DoorbellDelivery]) -> None:
-        """A bell is gone when it has been answered."""
+        """Do nothing: a bell is removed when it is answered."""
 
     async def stop_answering(self) -> None:
         self._stopped = True
         self._wake()
 
     async def ping(self) -> None:
-        """Always there."""
+        """Do nothing: the queue is always there."""
 
     def _take(self, limit: int) -> list[DoorbellDelivery]:
         while self._later and self._later[0][0] <= _now():
@@ -64,7 +67,7 @@ class MemoryDoorbell:
         self._rung = asyncio.Event()
 
     async def _wait_until(self, end: float) -> None:
-        """Until the next ring, the end of a delay, or `end`."""
+        """Wait until the next ring, the end of a delay, or `end`."""
         rung, next_due = self._rung, min((bell[0] for bell in self._later[:1]), default=end)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(min(end, next_due)):

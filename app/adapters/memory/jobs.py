@@ -1,4 +1,7 @@
-"""Jobs in the memory store, as a transaction sees them."""
+"""Jobs in the memory store inside a transaction, with their changes and webhooks.
+
+A position in the changes is the number of the tenant's last commit.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

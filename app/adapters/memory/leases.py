@@ -1,4 +1,4 @@
-"""Claim, beat and settle on the memory store, one tenant at a time."""
+"""Claim, beat, settle and sweep on the memory store, one tenant at a time."""
 
 import math
 import random
@@ -31,7 +31,7 @@ from app.ports.leases import Backlog, CleanupBlockers, SweptJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimTerms:
-    """The terms that all doorbells of one claim share."""
+    """The part of a claim that is the same for all of its doorbells."""
 
     worker: str
     lease: timedelta
@@ -66,7 +66,7 @@ class MemoryLeases:
         return settled
 
     async def _claim_under(self, tenant: TenantId, rings: list[Ring], terms: ClaimTerms) -> list[ClaimResult]:
-        # A doorbell's tenant may be made up: it must leave no trace here, not even a lock.
+        # A doorbell's tenant may be invented: it must leave nothing here, not even a lock.
         if self._store.tables(tenant).tenant is None:
             return [ClaimResult(ring=ring, outcome=ClaimOutcome.MISSING_OR_LOCKED) for ring in rings]
         async with self._store.writing(tenant) as tables:
@@ -80,7 +80,7 @@ def _claim(tables: TenantTables, ring: Ring, terms: ClaimTerms, *, now: datetime
     if row.job.state is not JobState.QUEUED:
         return ClaimResult(ring=ring, outcome=_outcome_of(row.job.state))
     outcome = _judge(row, suspended=_is_suspended(tables), kinds=terms.kinds, now=now)
-    # Deliveries are not the tenant's own work, and have no part in its cap.
+    # Deliveries are not the tenant's own work and don't count towards its cap.
     room = math.inf if row.job.kind == WEBHOOK else transitions.room(tables, now=now)
     if outcome is ClaimOutcome.CLAIMED and not room:
         outcome = ClaimOutcome.CAPPED
@@ -101,7 +101,7 @@ def _is_suspended(tables: TenantTables) -> bool:
 
 
 def _judge(row: JobRow, *, suspended: bool, kinds: frozenset[str], now: datetime) -> ClaimOutcome:
-    """Decide the outcome for a queued job."""
+    """The outcome of a claim on a queued job, apart from the cap."""
     if row.job.cancel_requested:
         return ClaimOutcome.CANCELLED
     if row.job.run_after > now:
@@ -169,12 +169,12 @@ class MemorySweeps:
         for tenant in sorted(set(tenants) & set(self._store.registered())):
             async with self._store.writing(tenant) as tables:
                 now = self._store.now()
-                # Found before the lost ones are queued again: those are rung already in this pass.
+                # Collected before the lost jobs are queued again, because those are rung in this pass anyway.
                 unheard = _unheard(tables, now, early)
                 for row in _lost(tables, now):
                     swept += self._expire(tables, row, now=now)
-                # A tenant with a cap is rung for what has room: its other jobs wait, and cost nothing meanwhile.
-                # Its deliveries are not counted.
+                # A tenant with a cap gets rings for as many jobs as may run; its other jobs wait and cost nothing
+                # meanwhile. Its deliveries are not counted.
                 room = int(min(limit, transitions.room(tables, now=now)))
                 swept += [self._ring_again(tables, row, now=now) for row in _rung(unheard, room=room, limit=limit)]
         return swept
@@ -197,8 +197,8 @@ class MemorySweeps:
         delay = after.job.run_after - now if due else timedelta()
         ring = Ring(row.job.tenant_id, row.job.id)
         expired = SweptJob(ring=ring, kind=row.job.kind, expired=True, due=due, delay=delay)
-        told = transitions.announce(tables, after.job, now=now)
-        return [expired, *(SweptJob(ring=bell, kind=kind, expired=False, due=True) for kind, bell in told)]
+        announced = transitions.announce(tables, after.job, now=now)
+        return [expired, *(SweptJob(ring=bell, kind=kind, expired=False, due=True) for kind, bell in announced)]
 
     def _ring_again(self, tables: TenantTables, row: JobRow, *, now: datetime) -> SweptJob:
         tables.jobs[row.job.id] = transitions.rung(row, now=now, jitter=self._jitter())
@@ -214,12 +214,15 @@ def _is_active(tables: TenantTables) -> bool:
 
 
 def _lost(tables: TenantTables, now: datetime) -> list[JobRow]:
-    """Claimed, and the lease is over."""
+    """Claimed jobs whose lease has ended."""
     return [row for row in tables.jobs.values() if _is_stuck(row.job, now)]
 
 
 def _unheard(tables: TenantTables, now: datetime, early: frozenset[str] | None) -> list[JobRow]:
-    """Due, and the last ring was long enough ago (early: of these kinds, whenever it was); the longest ago first."""
+    """Due jobs whose last ring was long enough ago, the longest ago first.
+
+    `early`: jobs of these kinds, whenever rung.
+    """
     if not _is_active(tables):
         return []
     found = [
@@ -245,7 +248,10 @@ def _is_stuck(job: Job, now: datetime) -> bool:
 
 
 def _backlog(kind: str, of_kind: list[tuple[Job, bool]], *, now: datetime) -> Backlog:
-    """`of_kind` says of each job whether its tenant is active: a suspended one's are not late."""
+    """The backlog of one kind.
+
+    `of_kind` pairs each job with True if its tenant is active: a suspended one's are not late.
+    """
     jobs = [job for job, _ in of_kind]
     due = [job for job, active in of_kind if active and _is_due(job, now)]
     stuck = sum(_is_stuck(job, now) for job in jobs)

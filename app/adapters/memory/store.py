@@ -1,4 +1,4 @@
-"""Tables of each tenant, shared by the memory adapters and replaced as a whole when a transaction commits.
+"""The tables that the memory adapters share: each tenant's, replaced as a whole when a transaction commits.
 
 For development and tests: everything is lost with the process. Callers may be on several threads, each with a loop.
 """
@@ -25,15 +25,15 @@ from app.domain.webhooks import Webhook
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """A job with the columns that the store alone reads."""
+    """A job with the columns that only the store reads."""
 
     job: Job
     ring_after: datetime
     rings: int = 0
     has_result: bool = False
-    """A result may be null."""
+    """True if there is a result, which may itself be null."""
     changed: int = 0
-    """The commit that gave it the state that it has."""
+    """The commit that gave the job its present state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class TenantTables:
     documents: dict[DocumentId, Document] = field(default_factory=dict)
     pages: dict[DocumentId, tuple[Page, ...]] = field(default_factory=dict)
     indexed: dict[DocumentId, tuple[Page, ...]] = field(default_factory=dict)
-    """The pages as they were when they were indexed."""
+    """Each document's pages at the time of indexing."""
     drafts: dict[JobId, dict[int, Page]] = field(default_factory=dict)
     answers: dict[JobId, dict[str, KeptAnswer]] = field(default_factory=dict)
     jobs: dict[JobId, JobRow] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class TenantTables:
         )
 
     def commit_after(self, before: "TenantTables") -> None:
-        """Number the commit, and with it the jobs that it gave another state."""
+        """Number the commit, and give its number to the jobs whose state it changed."""
         self.commits = before.commits + 1
         for identity, row in self.jobs.items():
             old = before.jobs.get(identity)
@@ -90,7 +90,7 @@ class TenantTables:
                 self.jobs[identity] = replace(row, changed=old.changed if same and old else self.commits)
 
     def clear(self) -> None:
-        """Remove a tenant's rows, as a database's cascade does."""
+        """Remove all rows, as the cascade from a removed tenant does in a database."""
         self.tenant = None
         for rows in (self.keys, self.documents, self.pages, self.drafts, self.answers, self.jobs, self.attempts):
             rows.clear()
@@ -116,7 +116,7 @@ class TenantTables:
         }
 
     def require_tenant(self) -> None:
-        """Refuse rows of an unknown tenant, as a database's foreign key does."""
+        """Raise NotFound without a tenant, as a foreign key to the tenants does in a database."""
         if self.tenant is None:
             raise NotFound("the tenant is not registered: create it first")
 
@@ -132,7 +132,7 @@ class MemoryStore:
         self._locks: dict[TenantId, threading.Lock] = {}
 
     def tables(self, tenant: TenantId) -> TenantTables:
-        """The committed rows, for reading only."""
+        """The committed tables; callers must not change them."""
         return self._tables.get(tenant) or TenantTables()
 
     def registered(self) -> list[TenantId]:
@@ -140,7 +140,7 @@ class MemoryStore:
 
     @asynccontextmanager
     async def writing(self, tenant: TenantId) -> AsyncIterator[TenantTables]:
-        """A copy for the only writer of the tenant; it replaces what is committed unless an exception comes first."""
+        """Yield a copy for the tenant's only writer. It replaces the committed tables unless an exception is raised."""
         async with _held(self._locks.setdefault(tenant, threading.Lock())):
             before = self.tables(tenant)
             copy = before.copy()
@@ -164,9 +164,9 @@ async def _held(lock: threading.Lock) -> AsyncIterator[None]:
 
 
 class MemorySession:
-    """One transaction: reads what is committed until its first write, and from then on its own copy.
+    """One transaction. It reads the committed tables until its first write, and from then on its own copy.
 
-    Like read committed with a lock for writers: a reader never waits, and never sees what is not committed.
+    Like read committed with a lock for writers: a reader never waits, and never sees uncommitted rows.
     """
 
     def __init__(self, store: MemoryStore, tenant: TenantId, stack: AsyncExitStack) -> None:
@@ -188,7 +188,7 @@ class MemorySession:
         return self._copy
 
     def check_owner(self, tenant: TenantId) -> None:
-        """Refuse rows of another tenant, as a database's row-level WITH CHECK does."""
+        """Raise ValueError for a row of another tenant, as a row-level WITH CHECK does in a database."""
         if tenant != self.tenant_id:
             raise ValueError("the row belongs to another tenant than the transaction")
 

@@ -1,4 +1,4 @@
-"""From one job row to the next: what each event makes of it, decided without a store."""
+"""Transitions from one job row to the next, decided without a store."""
 
 import math
 from copy import deepcopy
@@ -30,7 +30,7 @@ from app.domain.webhooks import SILENT, announcement
 
 PUT_OFF = timedelta(minutes=1)
 JITTER = 0.25
-"""The largest part by which a ring interval is stretched."""
+"""The largest share of a ring interval that is added to it."""
 
 
 def queued(job: NewJob, *, tenant: TenantId, now: datetime) -> JobRow:
@@ -65,7 +65,7 @@ def queued(job: NewJob, *, tenant: TenantId, now: datetime) -> JobRow:
 
 
 def copied(job: Job) -> Job:
-    """For callers, who could change the payload."""
+    """A copy for callers, which could change the payload."""
     return replace(job, payload=deepcopy(job.payload))
 
 
@@ -83,7 +83,7 @@ def claimed(row: JobRow, *, worker: str, lease: timedelta, now: datetime) -> Job
 
 
 def room(tables: TenantTables, *, now: datetime) -> float:
-    """Return how many jobs the tenant may begin; infinite without a cap."""
+    """The number of jobs that the tenant may begin; infinite without a cap."""
     cap = None if tables.tenant is None else tables.tenant.limits.max_running
     if cap is None:
         return math.inf
@@ -125,12 +125,12 @@ def cancelled(row: JobRow, *, now: datetime) -> JobRow:
 
 
 def holds(row: JobRow | None, lease: Lease) -> bool:
-    """The fence."""
+    """The fence: return True if the job is still claimed, in the lease's own attempt."""
     return row is not None and row.job.state is JobState.CLAIMED and row.job.attempts == lease.attempt
 
 
 def settle(tables: TenantTables, settlement: Settlement, *, now: datetime) -> SettledAttempt | None:
-    """End an attempt; None where the lease is lost and nothing was written."""
+    """End an attempt. Returns None, and writes nothing, if the lease is lost."""
     lease = settlement.lease
     row = tables.jobs.get(lease.job_id)
     if row is None or not holds(row, lease):
@@ -142,24 +142,24 @@ def settle(tables: TenantTables, settlement: Settlement, *, now: datetime) -> Se
 
 
 def announce(tables: TenantTables, job: Job, *, now: datetime) -> list[tuple[str, Ring]]:
-    """If the job has just ended, a delivery for each webhook that asks for it: to be rung for after the commit."""
+    """Add a delivery for each webhook that asks for the job's end. Returns the bells to ring after the commit."""
     if not job.state.terminal or job.kind in SILENT:
         return []
-    told = [w for w in tables.webhooks.values() if w.disabled_at is None and f"job.{job.state}" in w.events]
-    deliveries = [queued(announcement(webhook.id, job), tenant=job.tenant_id, now=now) for webhook in told]
+    listening = [w for w in tables.webhooks.values() if w.disabled_at is None and f"job.{job.state}" in w.events]
+    deliveries = [queued(announcement(webhook.id, job), tenant=job.tenant_id, now=now) for webhook in listening]
     tables.jobs.update((row.job.id, row) for row in deliveries)
     return [(WEBHOOK, Ring(job.tenant_id, row.job.id)) for row in deliveries]
 
 
 def expire(tables: TenantTables, row: JobRow, *, now: datetime, jitter: float) -> JobRow:
-    """End an attempt whose lease ran out; `jitter` is in 0..1."""
+    """End an attempt whose lease has ended; `jitter` is in 0..1."""
     tables.jobs[row.job.id] = after = _expired(row, now=now, jitter=jitter)
     note_attempt(tables, row.job, outcome=AttemptOutcome.EXPIRED, error=WORKER_LOST, now=now)
     return after
 
 
 def rung(row: JobRow, *, now: datetime, jitter: float) -> JobRow:
-    """Put off the next ring; `jitter` is in 0..1."""
+    """Postpone the next ring; `jitter` is in 0..1."""
     interval = min(RING_AGAIN_CAP, RING_AGAIN * (1 << min(row.rings, 10)))
     return replace(row, ring_after=now + interval * (1 + JITTER * jitter), rings=row.rings + 1)
 
@@ -167,7 +167,7 @@ def rung(row: JobRow, *, now: datetime, jitter: float) -> JobRow:
 def note_attempt(
     tables: TenantTables, job: Job, *, outcome: AttemptOutcome, error: JobError | None, now: datetime
 ) -> None:
-    """Add to the history; `job` is the row as it was claimed."""
+    """Add an attempt to the history; `job` is the row at the time of the claim."""
     assert job.claimed_by is not None
     assert job.started_at is not None
     attempt = Attempt(
@@ -227,7 +227,7 @@ def _expired(row: JobRow, *, now: datetime, jitter: float) -> JobRow:
     if job.expiries >= MAX_EXPIRIES:
         return replace(row, job=replace(job, state=JobState.FAILED, finished_at=now))
     apart = APART * jitter if job.expiries == MAX_EXPIRIES - 1 else timedelta()
-    # The caller rings it, now or for then, so the sweeper's first interval has begun.
+    # The caller rings the job, now or for later, so the sweeper's first interval begins here.
     return _again(job, run_after=now + apart, grace=RING_AGAIN)
 
 

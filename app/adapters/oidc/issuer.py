@@ -1,4 +1,4 @@
-"""The issuer's public keys: fetched from where its own configuration says, kept, and asked for anew sparingly.
+"""The issuer's public keys, fetched from where its own configuration says, cached, and refreshed sparingly.
 
 A token chooses by `kid` among the keys that the issuer publishes. It never says where keys are.
 """
@@ -20,16 +20,16 @@ log = structlog.get_logger()
 ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
 )
-"""Asymmetric alone: with a symmetric one, who can check a token can make one."""
+"""Only asymmetric algorithms: with a symmetric one, a service that can check a token can also make one."""
 
 FRESH = 600.0
-"""Seconds for which keys are used without asking again."""
+"""Seconds for which keys are used without fetching them again."""
 AGAIN = 60.0
-"""Seconds between two looks for a key that is not there: a flood of made-up ones is no flood at the issuer."""
+"""Seconds between two fetches for an unknown key, so that a flood of made-up key names does not reach the issuer."""
 PAUSE = 5.0
-"""Seconds after a failed look."""
+"""Seconds without another fetch after one that failed."""
 KEPT = 3600.0
-"""Seconds for which known keys go on being used while the issuer is away."""
+"""Seconds for which known keys are still used while the issuer is away."""
 PATIENCE = 5.0
 LARGEST = 256 * 1024
 
@@ -45,13 +45,13 @@ class IssuerKeys:
         self._lock = asyncio.Lock()
 
     async def key(self, kid: str | None) -> PyJWK | None:
-        """The key of that name, or the only one there is; None when the issuer has none such.
+        """Return the key of that name, or the issuer's only key for None. None when the issuer has no such key.
 
-        Raises Unavailable when the issuer can't be asked and what is known does not tell.
+        Raises Unavailable when the issuer can't be reached and the cached keys don't decide it.
         """
         if self._due(kid):
             async with self._lock:
-                # Whoever waited here may find that another has just asked.
+                # Another caller may have fetched the keys while this one waited for the lock.
                 if self._due(kid):
                     await self._refresh()
         age = self._clock() - self._fetched_at
@@ -78,13 +78,13 @@ class IssuerKeys:
         configuration = await self._get(self._url.rstrip("/") + "/.well-known/openid-configuration")
         if configuration.get("issuer") != self._url:
             raise ValueError("the configuration is another issuer's")
-        place = str(configuration.get("jwks_uri"))
-        if self._url.startswith("https:") and not place.startswith("https:"):
+        keys_url = str(configuration.get("jwks_uri"))
+        if self._url.startswith("https:") and not keys_url.startswith("https:"):
             raise ValueError("the keys are not published over https")
-        return (await self._get(place)).get("keys")
+        return (await self._get(keys_url)).get("keys")
 
     async def _get(self, url: str) -> Mapping[str, Any]:
-        """A JSON object of a bounded size; no redirect is followed."""
+        """Fetch a JSON object of a bounded size, without following redirects."""
         content = bytearray()
         async with self._client.stream("GET", url, follow_redirects=False) as answer:
             if answer.status_code != httpx.codes.OK:
@@ -100,7 +100,7 @@ class IssuerKeys:
 
 
 def _usable(published: object) -> dict[str | None, PyJWK]:
-    """By name; and under None where there is but one. Others, symmetric or for encryption, are as if not there."""
+    """The keys by name, and under None if there is only one. Symmetric keys and keys for encryption are left out."""
     keys: dict[str | None, PyJWK] = {}
     for each in published if isinstance(published, list) else []:
         if isinstance(each, dict) and each.get("use", "sig") == "sig" and (key := _key(each)):

@@ -1,4 +1,4 @@
-"""A JWT of one issuer: signature, issuer, audience and times hold, or it is refused in the words for a bad key."""
+"""Verifies JWTs of one issuer: signature, issuer, audience and times. Refuses them in the words used for a bad key."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from app.domain.keys import NOT_VALID, Scope
 from app.ports.tokens import VerifiedToken
 
 LONGEST = 8_192
-"""Characters: real ones have a thousand or two."""
+"""Characters. Real tokens have one or two thousand."""
 
 LEEWAY = 30.0
 """Seconds by which clocks may differ."""
@@ -32,7 +32,7 @@ class OidcTokenVerifier:
         try:
             return self._vouched(await self._claims(token))
         except (jwt.PyJWTError, Invalid, ValueError, TypeError, RecursionError):
-            # Which of them it was is told to nobody.
+            # The reason is not reported, because it would help to forge a token.
             raise Unauthorized(NOT_VALID) from None
 
     async def _claims(self, token: str) -> Mapping[str, Any]:
@@ -46,7 +46,7 @@ class OidcTokenVerifier:
         claims: Mapping[str, Any] = jwt.decode(
             token,
             key,
-            # The key's own and no other: what the token says of its algorithm is at most true.
+            # Only the key's own algorithm: the token's header may not choose another one.
             algorithms=[key.algorithm_name],
             issuer=self._url,
             audience=self._audience,
@@ -67,7 +67,7 @@ class OidcTokenVerifier:
 
 
 def _scopes(claim: object) -> frozenset[Scope]:
-    """A text with blanks between (RFC 8693) or a list; those of other services are left out."""
+    """The known scopes in a claim: a space-separated text (RFC 8693) or a list. Other services' scopes are left out."""
     named = claim.split() if isinstance(claim, str) else claim if isinstance(claim, list) else []
     known = set(Scope)
     return frozenset(Scope(name) for name in named if isinstance(name, str) and name in known)

@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry. The extra `otel`; set up by the standard OTEL_* variables, and off without them."""
+"""Spans for OpenTelemetry (the extra `otel`). The standard OTEL_* variables set them up; without those they are off."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -46,7 +46,7 @@ class OtelSpans:
             context=_context(parent),
             kind=SpanKind.SERVER if serves else SpanKind.INTERNAL,
             attributes=dict(attributes or {}),
-            # Its text may hold what a document says; the job's error has what may be told.
+            # An exception's text may quote a document; the job's error holds only what may be shown.
             record_exception=False,
         ) as span:
             yield RecordedSpan(span)
@@ -56,12 +56,15 @@ class OtelSpans:
         span.end(ended)
 
     def close(self) -> None:
-        """Sends what is left; blocks for as long as the exporter is let."""
+        """Send the remaining spans. Blocks for as long as the exporter may take."""
         self._provider.shutdown()
 
 
 def exporting(service: str) -> OtelSpans:
-    """To the collector that the environment names, from a thread of its own; `OTEL_SERVICE_NAME` wins."""
+    """Make spans that a thread sends to the collector named in the environment.
+
+    `OTEL_SERVICE_NAME` overrides `service`.
+    """
     resource = Resource.create() if _is_named() else Resource.create({SERVICE_NAME: service})
     provider = TracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

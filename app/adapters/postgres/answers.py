@@ -1,4 +1,4 @@
-"""Answers that an unfinished job has been given."""
+"""Answers of the language model that an unfinished job has received."""
 
 from sqlalchemy import ColumnElement, and_, delete, select
 from sqlalchemy.dialects.postgresql import insert

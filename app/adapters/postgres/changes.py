@@ -1,4 +1,9 @@
-"""Changes of a tenant's jobs, found by the transactions that the jobs' rows name: `daira.changes`."""
+"""Changes of a tenant's jobs, found by the transactions that the jobs' rows name: `daira.changes`.
+
+A position is a Postgres snapshot, written as `xmin.width.running` in hexadecimal. The width is xmax minus xmin, and the
+running transactions are numbers relative to xmin: `2f.3.0-2` is 47:50:47,49. A client keeps positions and may send them
+back malformed.
+"""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -13,10 +18,10 @@ from app.domain.ids import JobId
 from app.domain.jobs import Job, JobState, Progress
 
 SnapshotParts = tuple[int, int, tuple[int, ...]]
-"""xmin, xmax and the transactions between them that it does not see; how the driver writes a pg_snapshot."""
+"""A pg_snapshot as the driver has it: xmin, xmax, and the transactions between them that it does not see."""
 
 MOST_RUNNING = 500
-"""Transactions in a position, for it travels in a header."""
+"""Transactions in a position. It travels in a header, so its length is limited."""
 
 POSITION_PATTERN = re.compile(r"([0-9a-f]{1,15})\.([0-9a-f]{1,8})\.((?:[0-9a-f]{1,8}(?:-[0-9a-f]{1,8})*)?)")
 FIRST_NORMAL = 3
@@ -26,13 +31,13 @@ LONGEST_POSITION = 16 + 9 + 9 * MOST_RUNNING
 def position_of(snapshot: SnapshotParts) -> Position:
     xmin, xmax, running = snapshot
     if len(running) > MOST_RUNNING:
-        # Seen is less than was: it repeats some, and loses nothing.
+        # A snapshot that sees less repeats some changes and loses none.
         xmax, running = running[MOST_RUNNING], running[:MOST_RUNNING]
     return Position(f"{xmin:x}.{xmax - xmin:x}.{'-'.join(f'{number - xmin:x}' for number in running)}")
 
 
 def snapshot_of(position: Position) -> SnapshotParts | None:
-    """None for what no snapshot was written as."""
+    """The snapshot of a position; None if the position is not written as one."""
     found = POSITION_PATTERN.fullmatch(position) if len(position) <= LONGEST_POSITION else None
     if found is None:
         return None
@@ -46,11 +51,11 @@ def snapshot_of(position: Position) -> SnapshotParts | None:
 NOW = "select pg_current_snapshot() as now"
 CHANGES = "select upto, id, changed from daira.changes($1, $2, $3, $4, $5, $6, $7)"
 
-# Beyond this very snapshot is what a restored dump brought along: as good as seen.
+# A transaction beyond the current snapshot is from a restored dump, and counts as seen.
 SEEN = """(x.changed is null or x.changed >= pg_snapshot_xmax(pg_current_snapshot())
     or pg_visible_in_snapshot(x.changed, $2))"""
 
-# Gathered first: in the order of ids the planner would walk all jobs of the tenant for some that are live.
+# Live jobs are gathered first. In the order of ids, the planner would walk all jobs of the tenant to find some.
 LIVE = f"""
 with live as materialized (
     select j.id, j.changed from daira.jobs j
@@ -92,7 +97,7 @@ class PostgresChanges:
         )
         if not rows:
             return None
-        # The first is of no job: it says up to where the window reaches.
+        # The first row is no job: it holds the end of the window.
         reached: SnapshotParts = rows[0]["upto"]
         changed = rows[1:]
         rest = None
@@ -123,7 +128,10 @@ class PostgresChanges:
         return {JobId(row["id"]): JobState(row["state"]) for row in rows}
 
     async def _as_they_were(self, changed: Sequence[Record]) -> list[Job]:
-        """In the same order, without those that have changed since: another window has them."""
+        """Read the jobs, in the same order.
+
+        Jobs that have changed again are left out, because a later window has them.
+        """
         if not changed:
             return []
         ids = [row["id"] for row in changed]

@@ -1,4 +1,8 @@
-"""A connection inside a clamped transaction: all that the repositories get, and of no use once it is over."""
+"""The connection that repositories get inside a clamped transaction; unusable once that has ended.
+
+With it come the fence of a worker's write beside its settle, which requires that the job is still claimed in that very
+attempt, and the meaning of constraint violations.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,11 +29,11 @@ class ClampedConnection:
     async def execute(
         self, statement: Executable, parameters: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None
     ) -> CursorResult[Any]:
-        """Quickest with a statement that was built once and is given its values as parameters."""
+        """Execute a statement. It is fastest with one that was built once and gets its values as parameters."""
         return await self._open().execute(statement, parameters)
 
     async def call(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
-        """One of the functions, in this transaction: it was begun by the statement that set the clamp."""
+        """Call one of the SQL functions in this transaction, which the statement that set the clamp began."""
         raw = await self._open().get_raw_connection()
         assert raw.driver_connection is not None
         rows: list[asyncpg.Record] = await raw.driver_connection.fetch(statement, *arguments)
@@ -40,12 +44,15 @@ class ClampedConnection:
 
     def _open(self) -> AsyncConnection:
         if self._connection is None:
-            raise RuntimeError("this transaction is over: begin another one")
+            raise RuntimeError("this transaction has ended: begin another one")
         return self._connection
 
 
 async def holds(clamped: ClampedConnection, lease: Lease) -> bool:
-    """Locks the job's row: whoever ends the attempt comes before this, and is seen, or after the transaction."""
+    """Return True if the lease is held, and lock the job's row.
+
+    The lock makes another end of the attempt come either before, which is then seen here, or after the transaction.
+    """
     fence = and_(
         jobs.c.tenant_id == clamped.tenant_id,
         jobs.c.id == lease.job_id,
@@ -58,7 +65,10 @@ async def holds(clamped: ClampedConnection, lease: Lease) -> bool:
 
 @contextmanager
 def known_faults() -> Iterator[None]:
-    """A foreign key carries the tenant: what it misses is nothing that this tenant has."""
+    """Turn known constraint violations into the caller's errors: NotFound and Conflict.
+
+    Foreign keys include the tenant, so a violated one means that this tenant has no such row.
+    """
     try:
         yield
     except (IntegrityError, ForeignKeyViolationError) as error:

@@ -1,4 +1,4 @@
-"""Column types: text and JSON that take whatever a document or client holds, and numbers of transactions."""
+"""Column types: text and JSON that accept any document's or client's content, and numbers of transactions."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class StorableJson(TypeDecorator[object]):
 
 
 class TransactionNumber(UserDefinedType[int]):
-    """Postgres's xid8. SQLAlchemy knows none."""
+    """Postgres's type xid8, which SQLAlchemy does not know."""
 
     cache_ok = True
 
@@ -39,5 +39,5 @@ class TransactionNumber(UserDefinedType[int]):
         return "xid8"
 
 
-# For Alembic, which compares what it reads in the database with the tables.
+# Alembic compares the types read from the database with those of the tables.
 ischema_names["xid8"] = TransactionNumber

@@ -1,4 +1,4 @@
-"""`Database.begin`: the clamp is set before the first statement, and ends with the transaction."""
+"""`Database.begin`: sets the clamp before the first statement; it ends with the transaction."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,14 +24,14 @@ from app.domain.ids import TenantId
 from app.domain.keys import ApiKey, Scope
 from app.domain.tenants import Limits, Tenant, TenantState
 
-# Local to the transaction: SQLAlchemy's pool resets no setting, so any other form would reach the next caller.
+# Local to the transaction. SQLAlchemy's pool resets no setting, so any other form would reach the next caller.
 CLAMP = text("select set_config('app.tenant_id', :tenant, true)")
 PRESENTED = "select * from daira.presented_key($1, $2)"
-"""Sets the clamp itself, first, and is a transaction of its own."""
+"""Sets the clamp itself, as its first step, and is a transaction of its own."""
 
 
 class PostgresTx:
-    """An open transaction. Each repository is made when it is first asked for: most transactions use two of them."""
+    """An open transaction. Each repository is made when it is first used, because most transactions use two of them."""
 
     def __init__(self, clamped: ClampedConnection) -> None:
         self._clamped = clamped

@@ -1,4 +1,4 @@
-"""Documents, and the listing that pages through them."""
+"""Documents and their paginated listing."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -88,12 +88,12 @@ class PostgresDocuments:
     async def set_read(
         self, document_id: DocumentId, *, page_count: int, warnings: Sequence[DocumentWarning] = ()
     ) -> bool:
-        told = [asdict(warning) for warning in warnings]
-        statement = update(documents).where(self._own(document_id)).values(page_count=page_count, warnings=told)
+        stored = [asdict(warning) for warning in warnings]
+        statement = update(documents).where(self._own(document_id)).values(page_count=page_count, warnings=stored)
         return (await self._clamped.execute(statement)).rowcount == 1
 
     async def remove(self, document_id: DocumentId) -> bool:
-        # A settle locks its job and then the document; the cascade would lock them the other way round.
+        # A settle locks its job and then the document; the cascade would lock them in the opposite order.
         of_it = and_(jobs.c.tenant_id == self._tenant_id, jobs.c.document_id == document_id)
         await self._clamped.execute(select(jobs.c.id).where(of_it).order_by(jobs.c.id).with_for_update())
         statement = delete(documents).where(self._own(document_id))
@@ -104,7 +104,7 @@ class PostgresDocuments:
 
 
 def _has_status(status: DocumentStatus) -> ColumnElement[bool]:
-    """`domain.documents.status`, as a condition."""
+    """The condition in SQL that equals `domain.documents.status`."""
     ready = documents.c.page_count.is_not(None)
     live = (
         select(jobs.c.id)

@@ -1,4 +1,4 @@
-"""The queue in the database itself: a table of bells, and a notification to wake who waits for them."""
+"""The queue in the database itself: a table of bells, and a notification that wakes waiting callers."""
 
 import asyncio
 import contextlib
@@ -17,28 +17,34 @@ RING = "select daira.ring($1, $2, $3, $4), pg_notify($5, '')"
 ANSWER = "select * from daira.answer($1, $2)"
 
 POLL = timedelta(seconds=5)
-"""Between looks at the table without a notification: the backstop for one that was lost."""
+"""The time between looks at the table without a notification, in case one was lost."""
 
 
 SOON = 0.01
-"""Seconds: the shortest wait."""
+"""Seconds of the shortest wait."""
 
 PING_EVERY, PING_TIMEOUT = 10, 3
-"""Seconds: how soon the listener notices that nobody speaks to it any more."""
+"""Seconds between pings of the listener's connection, and until one without an answer shows that it is lost."""
 
 
 class PostgresDoorbell:
-    """Listens on a connection of its own, `listen_url`: a pooler in transaction mode can't carry LISTEN."""
+    """Queues doorbells in the table `daira.doorbells`.
+
+    Listens on a connection of its own, `listen_url`, because a pooler in transaction mode can't carry LISTEN.
+    """
 
     def __init__(self, engine: PostgresEngine, *, lane: str, listen_url: str, dropped: Callable[[int], object]) -> None:
-        """`dropped` is told how many rows were no doorbells: the table is open to whoever may write to it."""
+        """`dropped` is called with the number of rows that were no doorbells.
+
+        Every role with the right to write to the table may add such rows.
+        """
         self._dropped = dropped
         self._engine = engine
         self._lane = lane
         self._channel = f"daira_{lane}"
         self._listen_url = listen_url
-        self._heard = asyncio.Event()
-        self._quiet = False
+        self._notified = asyncio.Event()
+        self._stopped = False
         self._listener: asyncio.Task[None] | None = None
 
     async def ring(self, rings: Sequence[Ring], *, delay: timedelta = timedelta()) -> None:
@@ -50,8 +56,8 @@ class PostgresDoorbell:
     async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
         self._keep_listening()
         deadline = asyncio.get_running_loop().time() + wait.total_seconds()
-        while not self._quiet:
-            self._heard.clear()
+        while not self._stopped:
+            self._notified.clear()
             taken, next_due = await self._take(limit)
             if taken:
                 return taken
@@ -62,11 +68,11 @@ class PostgresDoorbell:
         return []
 
     async def acknowledge(self, deliveries: Sequence[DoorbellDelivery]) -> None:
-        """Nothing to do: taking a bell removed it."""
+        """Do nothing: taking a bell removed it."""
 
     async def stop_answering(self) -> None:
-        self._quiet = True
-        self._heard.set()
+        self._stopped = True
+        self._notified.set()
 
     async def ping(self) -> None:
         await self._engine.call("select from daira.doorbells limit 0")
@@ -77,7 +83,7 @@ class PostgresDoorbell:
             await asyncio.gather(self._listener, return_exceptions=True)
 
     async def _take(self, limit: int) -> tuple[list[DoorbellDelivery], float]:
-        """The bells, or in how many seconds to look again."""
+        """Take bells. Returns them, or the seconds until the next look."""
         rows = await self._engine.call(ANSWER, self._lane, limit)
         if rows[0]["job_id"] is None:
             poll, wait = POLL.total_seconds(), rows[0]["wait"]
@@ -93,22 +99,25 @@ class PostgresDoorbell:
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._heard.wait()
+                await self._notified.wait()
 
     def _keep_listening(self) -> None:
         if self._listener is None or self._listener.done():
             self._listener = asyncio.create_task(self._listen(), name=f"listen {self._lane}")
 
     async def _listen(self) -> None:
-        """Wakes the waiting; without a connection the poll is left, and each loss is one look at the table."""
+        """Wake waiting callers at each notification.
+
+        Without a connection only the poll is left; each loss costs one look.
+        """
         pause = 0.1
         while True:
             with contextlib.suppress(Unavailable):
-                connection = await listen(self._listen_url, self._channel, self._heard)
+                connection = await listen(self._listen_url, self._channel, self._notified)
                 pause = 0.1
                 try:
-                    # A bell rung before the connection was there made no sound.
-                    self._heard.set()
+                    # A bell rung before the connection was made sent no notification to it.
+                    self._notified.set()
                     await _until_lost(connection)
                 finally:
                     connection.terminate()
@@ -117,7 +126,7 @@ class PostgresDoorbell:
 
 
 async def _until_lost(connection: asyncpg.Connection) -> None:
-    """Until the connection is closed. A half-open one says nothing by itself: raises Unavailable at a lost ping."""
+    """Wait until the connection is closed. A half-open one gives no sign itself: raises Unavailable at a lost ping."""
     closed = asyncio.Event()
     connection.add_termination_listener(lambda *_: closed.set())
     while not closed.is_set():

@@ -1,4 +1,4 @@
-"""The pool. Nothing else in the program opens a connection to Postgres."""
+"""The connection pool. No other module opens a connection to Postgres."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,7 +30,7 @@ OUT_OF_REACH = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
 )
-"""Errors that say nothing of the statement: the server is away, or too busy for one more."""
+"""Errors that don't concern the statement: the server is away, or too busy for another connection."""
 
 NOT_NOW = (
     asyncpg.DeadlockDetectedError,
@@ -40,12 +40,12 @@ NOT_NOW = (
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InsufficientResourcesError,
 )
-"""Errors that another try may not meet: two that met in the middle, a full disk, a standby."""
+"""Errors that another try may avoid: a deadlock, a full disk, a standby."""
 
 REFUSED = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
-    # The database does not accept connections: an administrator's doing, while it is moved or restored.
+    # The database accepts no connections: an administrator does this while moving or restoring it.
     asyncpg.ObjectNotInPrerequisiteStateError,
 )
 
@@ -53,7 +53,7 @@ NO_SCHEMA = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError, asyncp
 
 
 POOLED = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
-"""A statement that was prepared in another client's session, or is not in this one's."""
+"""The statement was prepared in another client's session, or is missing in this one."""
 
 THROUGH_A_POOLER = (
     "DAIRA_DATABASE_URL leads through a pooler in transaction mode: set DAIRA_LISTEN_URL to a direct connection"
@@ -70,17 +70,17 @@ UNPREPARED = {
 
 
 class PostgresEngine:
-    """Connections of one purpose (web, claims, handlers…), so that none can starve another."""
+    """Connections for one purpose (web, claims, handlers…), so that no purpose can starve another."""
 
     def __init__(self, url: str, *, pool_size: int, name: str, pooled: bool = False) -> None:
-        """With `pooled` nothing is kept prepared: behind a pooler in transaction mode it is gone in the next one."""
+        """`pooled`: keep no statement prepared. Behind a pooler in transaction mode, the next transaction lacks it."""
         self._pooled = pooled
         self._engine = create_async_engine(
             _driver_url(url),
-            # A pool of 0 means a connection for each use: commands that come and go.
+            # A pool of 0 means a connection for each use, for short-lived commands.
             **({"pool_size": pool_size, "max_overflow": 0, "pool_timeout": POOL_TIMEOUT} if pool_size else {}),
             **({} if pool_size else {"poolclass": NullPool}),
-            # An error's text may reach a log: without the parameters, which may hold a document's text.
+            # An error's text may reach a log, so the parameters are left out: they may hold a document's text.
             hide_parameters=True,
             connect_args={
                 "timeout": 10,
@@ -90,33 +90,35 @@ class PostgresEngine:
             },
         )
 
-        # A connection that the server closed while it lay in the pool is replaced, not handed out: no query asks.
+        # A connection that the server closed in the pool is replaced, not handed out. This costs no query.
         event.listen(self._engine.sync_engine, "checkout", _refuse_closed)
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that leaving commits. Only `Database.begin` and what tries the wall ask for one."""
+        """A transaction, committed on leaving. Only `Database.begin` and the probes of tenant isolation begin one."""
         with postgres_reachable():
             async with self._engine.connect() as connection, connection.begin():
                 yield connection
 
     async def call(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
-        """One statement, one round trip, one commit: the functions of the hot path and the doorbells."""
+        """Execute one statement in one round trip and one commit: the functions of the hot path and the doorbells."""
         with postgres_reachable():
-            # Of the pool alone: what SQLAlchemy knows of statements and transactions takes longer than most of these.
-            lent = await self._engine.raw_connection()
+            # Only SQLAlchemy's pool is used: its handling of statements and transactions takes longer than most of
+            # these.
+            borrowed = await self._engine.raw_connection()
             try:
-                driver = lent.driver_connection
+                driver = borrowed.driver_connection
                 assert driver is not None
-                # Preparing and executing are two messages: only a transaction keeps a pooler from parting them.
+                # Preparing and executing are two messages, which a pooler separates unless they are in a transaction.
                 async with driver.transaction() if self._pooled else nullcontext():
                     rows: list[asyncpg.Record] = await driver.fetch(statement, *arguments)
             except (asyncio.CancelledError, *OUT_OF_REACH):
-                # The pool has not seen this and would keep the connection: cancelled, it may be in a transaction.
-                lent.invalidate()
+                # The pool does not know of this and would keep the connection, which may be in a transaction after a
+                # cancel.
+                borrowed.invalidate()
                 raise
             finally:
-                await greenlet_spawn(lent.close)
+                await greenlet_spawn(borrowed.close)
             return rows
 
     def checked_out(self) -> int:
@@ -130,7 +132,7 @@ class PostgresEngine:
 async def temporary_engine(
     url: str, act: Callable[[PostgresEngine], Awaitable[T]], *, name: str, pooled: bool = False
 ) -> T:
-    """For commands and checks, which come and go: an engine without a pool, closed afterwards."""
+    """Call `act` with an engine that has no pool and is closed afterwards. For commands and checks."""
     engine = PostgresEngine(url, pool_size=0, name=name, pooled=pooled)
     try:
         return await act(engine)
@@ -139,7 +141,7 @@ async def temporary_engine(
 
 
 async def listen(url: str, channel: str, heard: asyncio.Event) -> asyncpg.Connection:
-    """A connection of its own that sets `heard` at each notification. The caller closes it."""
+    """Open a connection that sets `heard` at each notification. The caller closes it."""
     with postgres_reachable():
         connection = await asyncpg.connect(
             _plain_url(url), timeout=10, server_settings={"application_name": "daira-listen"}
@@ -152,7 +154,7 @@ async def listen(url: str, channel: str, heard: asyncio.Event) -> asyncpg.Connec
 async def administer(
     url: str, *, database: str | None = None, prepared: bool = True
 ) -> AsyncIterator[asyncpg.Connection]:
-    """A connection for `daira db init` and for tests: statements commit one by one."""
+    """A connection for `daira db init` and for tests. Statements commit one by one."""
     options = ({"database": database} if database else {}) | ({} if prepared else {"statement_cache_size": 0})
     with postgres_reachable():
         connection = await asyncpg.connect(_plain_url(url), timeout=10, **options)
@@ -163,9 +165,9 @@ async def administer(
 
 
 async def is_shared(url: str) -> bool:
-    """True when a pooler in transaction mode is in between: two clients at once have one session of the server.
+    """Return True if a pooler in transaction mode is in between: two clients at once share one session of the server.
 
-    On a busy pooler they may get different ones: True is certain, False is not.
+    On a busy pooler they may get different sessions: True is certain, False is not.
     """
     with postgres_reachable():
         async with administer(url, prepared=False) as one, administer(url, prepared=False) as other:
@@ -178,7 +180,7 @@ async def _session(client: asyncpg.Connection) -> int:
 
 
 class postgres_reachable:  # noqa: N801 - reads as a statement: with reachable()
-    """Turns every way of not reaching the server into Unavailable."""
+    """Turns every failure to reach the server into Unavailable."""
 
     def __enter__(self) -> Self:
         return self
@@ -204,7 +206,7 @@ def _refuse_closed(connection: AdaptedConnection, _record: object, _proxy: objec
 
 
 def _cause(error: BaseException | None, *kinds: type[BaseException]) -> BaseException | None:
-    """The first of these kinds among an error and its causes: SQLAlchemy wraps the driver's error twice."""
+    """The first error of these kinds among an error and its causes. SQLAlchemy wraps the driver's error twice."""
     while error is not None and not isinstance(error, kinds):
         error = error.__cause__
     return error

@@ -1,4 +1,4 @@
-"""Idempotency keys: the row's own uniqueness lets one request of many through, and makes the others wait for it."""
+"""Idempotency keys. The row's uniqueness lets one of several requests through and makes the others wait for it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ from app.domain.idempotency import LIFETIME, KeptResponse
 from app.domain.ids import DocumentId
 
 WAIT_BRIEFLY = text("set local lock_timeout = '5s'")
-"""For another request with the key to commit: it has its bytes already, and has only rows to write."""
+"""The wait for another request with the key to commit. That request has its bytes already and only writes rows."""
 
 WAIT_AS_BEFORE = text("set local lock_timeout to default")
 
@@ -37,18 +37,18 @@ class PostgresIdempotencyKeys:
         )
         async with self._patiently():
             while True:
-                # Not skipped where locked: who passes over a key that is just being used uses it twice.
+                # Locked rows are not skipped: skipping a key that is being used would use it twice.
                 with known_faults():
                     if (await self._clamped.execute(statement)).one_or_none():
                         return None
-                # Between the two looks it may expire, or go with its document.
+                # Between the two statements the key may expire, or be removed with its document.
                 if answered := await self._answered(key):
                     return answered
 
     async def answer(self, key: str, *, resource_id: UUID, made: bool, document_id: DocumentId | None = None) -> None:
-        told = {"resource_id": resource_id, "made": made, "document_id": document_id}
+        answered = {"resource_id": resource_id, "made": made, "document_id": document_id}
         with known_faults():
-            await self._clamped.execute(update(idempotency_keys).where(self._own(key)).values(told))
+            await self._clamped.execute(update(idempotency_keys).where(self._own(key)).values(answered))
 
     async def release(self, key: str) -> None:
         await self._clamped.execute(delete(idempotency_keys).where(self._own(key)))
@@ -75,9 +75,9 @@ class PostgresIdempotencyKeys:
             yield
         except DBAPIError as error:
             if error.orig is not None and isinstance(error.orig.__cause__, LockNotAvailableError):
-                # Not from the error: a lock that was not to be had is Unavailable to whoever looks through causes.
-                told = "a request with this Idempotency-Key is being done: send it again"
-                raise Conflict(told, retry_after=timedelta(seconds=1)) from None
+                # Not chained: with the lock's error as its cause it would become Unavailable.
+                message = "a request with this Idempotency-Key is in progress: send it again later"
+                raise Conflict(message, retry_after=timedelta(seconds=1)) from None
             raise
         await self._clamped.execute(WAIT_AS_BEFORE)
 

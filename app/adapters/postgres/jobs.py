@@ -1,4 +1,7 @@
-"""Jobs inside a clamped transaction: enqueue, read, cancel, and settle together with results."""
+"""Jobs inside a clamped transaction: enqueue, read, cancel and settle together with results.
+
+Also rows as domain objects.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
@@ -45,7 +48,7 @@ from app.domain.webhooks import KIND as WEBHOOK
 
 
 def select_jobs() -> Select[Any]:
-    """With their results, for `job_of`."""
+    """Select jobs with their results, for `job_of`."""
     of_job = and_(results.c.tenant_id == jobs.c.tenant_id, results.c.job_id == jobs.c.id)
     return select(jobs, results.c.data).select_from(jobs.outerjoin(results, of_job))
 
@@ -174,7 +177,7 @@ class PostgresJobs:
         statement = (
             select_jobs()
             .where(jobs.c.tenant_id == self._tenant_id, *wanted)
-            # Ids are UUIDv7: their order is that of creation.
+            # Ids are UUIDv7, so their order is the order of creation.
             .order_by(jobs.c.id.desc())
             .limit(limit)
         )
@@ -249,14 +252,14 @@ class PostgresJobs:
         if dry_run:
             count: int = (await self._clamped.execute(select(func.count()).select_from(old.subquery()))).scalar_one()
             return count
-        # As a CTE it is asked once; as a part of the condition, as often as the plan will have it, beyond the limit.
+        # As a CTE it is executed once. As part of the condition it may be executed repeatedly, and exceed the limit.
         unlocked = old.with_for_update(skip_locked=True).cte("unlocked")
         removal = delete(jobs).where(c.tenant_id == self._tenant_id, c.id.in_(select(unlocked.c.id)))
         return (await self._clamped.execute(removal)).rowcount
 
     async def wake(self, document_id: DocumentId) -> list[tuple[str, Ring]]:
         c = jobs.c
-        # Passed over where locked: whoever settles holds one job of the document, and a removal takes all in order.
+        # Locked jobs are skipped: a settle holds one job of the document, and a removal locks all of them in order.
         waiting = (
             select(c.id)
             .where(
@@ -278,7 +281,7 @@ class PostgresJobs:
         return [(row.kind, Ring(self._tenant_id, row.id)) for row in await self._clamped.execute(statement)]
 
     async def settle(self, settlement: Settlement) -> SettledAttempt | None:
-        # The function would follow the lease to its own tenant, out of this transaction's clamp.
+        # The function would use the lease's own tenant, outside of this transaction's clamp.
         if settlement.lease.tenant_id != self._tenant_id:
             return None
         (row,) = await self._clamped.call(SETTLE, *settle_arguments([settlement]))

@@ -1,4 +1,4 @@
-"""Claim, beat and settle: one function call each, whatever the number of jobs and tenants."""
+"""Claim, beat and settle: one function call each, for any number of jobs and tenants."""
 
 import json
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class PostgresLeases:
         ]
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettledAttempt | None]:
-        # Of two for one lease the first counts: it ends the lease.
+        # Of two settlements of one lease the first counts, because it ends the lease.
         first = {settlement.lease: settlement for settlement in reversed(settlements)}
         rows = await self._engine.call(SETTLE, *settle_arguments(list(first.values())))
         settled = {_lease(row, "attempt"): SettledAttempt(bells=delivery_bells(row)) for row in rows if row["held"]}
@@ -58,7 +58,7 @@ class PostgresLeases:
 
 
 def settle_arguments(settlements: Sequence[Settlement]) -> tuple[object, ...]:
-    """The arguments of SETTLE, also for one settlement inside a transaction with its results."""
+    """The arguments of SETTLE. A transaction that saves results uses them too, with one settlement."""
     return (
         *_fences([s.lease for s in settlements]),
         [s.state for s in settlements],
@@ -72,7 +72,7 @@ def settle_arguments(settlements: Sequence[Settlement]) -> tuple[object, ...]:
 
 
 def delivery_bells(row: asyncpg.Record) -> DeliveryRings:
-    """The answer of SETTLE for one row."""
+    """The bells of the deliveries in a row that SETTLE returned."""
     return [(WEBHOOK, Ring(row["tenant_id"], delivery)) for delivery in row["deliveries"] or ()]
 
 
@@ -113,5 +113,5 @@ def _progress(progress: Progress | None) -> str | None:
 
 
 def _error(error: JobError | None) -> str | None:
-    """Whatever a handler raised is storable: no NUL, no lone surrogate, no megabyte of traceback."""
+    """The error as storable JSON: without NUL or lone surrogates, and without a megabyte of traceback."""
     return json.dumps(asdict(scrubbed)) if (scrubbed := scrub_error(error)) else None

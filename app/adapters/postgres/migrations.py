@@ -1,4 +1,4 @@
-"""The schema's version: bring it to head, or say where it stands. Always as the owner, never as a superuser."""
+"""The schema's version: migrates it to head, or reports it. Always as the owner, never as a superuser."""
 
 import asyncio
 from pathlib import Path
@@ -25,19 +25,20 @@ ROLE = text("select rolsuper or rolbypassrls from pg_roles where rolname = curre
 TABLES = text("select format('%I.%I', schemaname, tablename) from pg_tables where schemaname = 'daira' order by 1")
 
 AT_A_TIME = "800ms"
-"""For all tables together: whoever waits for one of them meanwhile has not yet waited for `deadlock_timeout` (1 s)."""
+"""The time limit for locking all tables. It is shorter than `deadlock_timeout` (1 s), which waiting sessions would
+reach."""
 
 TRIES = 40
 PAUSE = 0.5
-"""Seconds in which what has waited goes on."""
+"""Seconds between two tries, in which waiting sessions go on."""
 
 
 async def migrate(owner_url: str, *, instead: str = "name an empty database") -> str:
-    """Upgrade to head; concurrent calls wait for one another. Returns the revision.
+    """Upgrade the schema to head and return the revision. Concurrent calls wait for one another.
 
-    Raises Conflict for a superuser's URL: one sees through row-level security, and so hides migrations that fail it;
-    where a transaction as long as that of a dump has the tables; and where no migration leads from the schema to head.
-    `instead` is the error's advice for a schema that is too old.
+    Raises Conflict for a superuser's URL, because a superuser sees through row-level security and so hides migrations
+    that fail it; if a long transaction, such as a dump, holds the tables; and if no migration leads from the schema to
+    head. `instead` is the error's advice for a schema that is too old.
     """
     engine = PostgresEngine(owner_url, pool_size=0, name="migrate")
     try:
@@ -49,7 +50,7 @@ async def migrate(owner_url: str, *, instead: str = "name an empty database") ->
             if fault := no_way_from(revision, instead=instead):
                 raise Conflict(fault)
             if revision != head():
-                await _have_all_to_ourselves(connection)
+                await _lock_all_tables(connection)
                 await connection.run_sync(_upgrade)
     finally:
         await engine.close()
@@ -63,7 +64,7 @@ def head() -> str:
 
 
 def no_way_from(revision: str | None, *, instead: str = "name an empty database") -> str | None:
-    """The reason why no migration leads from this revision to head; None when one does. Revisions sort by time."""
+    """The reason why no migration leads from this revision to head; None if one does. Revisions sort by time."""
     known = [script.revision for script in _scripts().walk_revisions()]
     if revision is None or revision in known:
         return None
@@ -76,7 +77,7 @@ def no_way_from(revision: str | None, *, instead: str = "name an empty database"
 
 
 async def current(engine: PostgresEngine) -> str | None:
-    """The revision of the schema; None when it was never migrated."""
+    """The revision of the schema; None if it was never migrated."""
     rows = await engine.call("select to_regclass('daira.alembic_version') is not null as there")
     if not rows[0]["there"]:
         return None
@@ -85,14 +86,14 @@ async def current(engine: PostgresEngine) -> str | None:
 
 
 def script(statements: str) -> None:
-    """For migrations: several statements at once, which a prepared statement can't be."""
+    """Execute several statements at once, for migrations. A prepared statement can't do this."""
     driver = op.get_bind().connection.driver_connection
     assert driver is not None
     await_only(driver.execute(statements))
 
 
 def execute(migration: str, *files: str) -> None:
-    """For migrations: run these files of the migration's own folder, in this order.
+    """Execute these files of a migration's own folder, in this order.
 
     `migration` is the migration's `__file__`; its folder has the same name, without `.py`.
     """
@@ -100,11 +101,11 @@ def execute(migration: str, *files: str) -> None:
         script((Path(migration).with_suffix("") / file).read_text(encoding="utf-8"))
 
 
-async def _have_all_to_ourselves(connection: AsyncConnection) -> None:
+async def _lock_all_tables(connection: AsyncConnection) -> None:
     """Lock every table at once, or none.
 
-    As the migrations come to them, they were locked in another order than by requests: of two that met, one was refused
-    as a deadlock.
+    Migrations would lock them one by one in another order than requests do, and one of the two would be refused as a
+    deadlock.
     """
     tables = (await connection.execute(TABLES)).scalars().all()
     for _ in range(TRIES if tables else 0):

@@ -1,4 +1,4 @@
-"""Pages and drafts, with their words as compact arrays: [text, x0, y0, x1, y1, confidence, line, block, source]."""
+"""Pages and drafts, with words as compact arrays: [text, x0, y0, x1, y1, confidence, line, block, source]."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from unnest($3::int[], $4::text[], $5::text[], $6::float8[], $7::float8[], $8::f
      as u (number, text, source, confidence, width, height, rotation, language, words, warnings)
 """
 ADD_PAGES = INSERT.format(table="pages", owner="document_id")
-# Two attempts may have read the same page; the first to say so has done the work.
+# Two attempts may have read the same page; the first draft counts.
 ADD_DRAFTS = INSERT.format(table="drafts", owner="job_id") + "on conflict do nothing"
 
 MOVE = f"""
@@ -95,7 +95,7 @@ class PostgresPages:
 
     async def _add(self, statement: str, owner: DocumentId | JobId, new: Sequence[Page]) -> None:
         for batch in _batches(new):
-            # Beside the loop: a long document has a million words, and others wait for an answer meanwhile.
+            # In a thread: a long document has a million words, and the event loop must go on meanwhile.
             columns = await asyncio.to_thread(_columns, batch)
             await self._clamped.call(statement, self._tenant_id, owner, *columns)
 
@@ -120,7 +120,7 @@ def _batches(new: Sequence[Page]) -> Iterator[list[Page]]:
 
 
 def _columns(batch: Sequence[Page]) -> list[list[object]]:
-    """In the order of INSERT."""
+    """The columns' values, in the order of INSERT."""
     return [
         [page.number for page in batch],
         [scrub(page.text) for page in batch],
@@ -159,7 +159,7 @@ def _with_words(row: Row[tuple[object, ...]]) -> Page:
 
 
 def _word(stored: list[object], page: Page) -> Word:
-    # Earlier versions stored neither places nor sources.
+    # Words of earlier versions have neither lines and blocks nor sources.
     text, x0, y0, x1, y1, confidence, line, block, source = [*stored, 0, 0, page.source][:9]
     return Word(
         text=str(text),

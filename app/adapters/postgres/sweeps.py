@@ -1,4 +1,4 @@
-"""The two looks across tenants, and the pass that runs under each tenant's own clamp."""
+"""The two queries across tenants, and the sweep, which runs under each tenant's own clamp."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,8 @@ from app.domain.doorbells import Ring
 from app.domain.ids import TenantId
 from app.ports.leases import Backlog, CleanupBlockers, SweptJob
 
-# Of others' sessions a login without pg_read_all_stats sees neither snapshot nor age; that their transactions run, it
-# sees by its own snapshot.
+# A login without pg_read_all_stats sees neither snapshot nor age of other roles' sessions. Its own snapshot shows that
+# their transactions run.
 WEAR = """
 select (select coalesce(max(clock_timestamp() - a.xact_start), interval '0') from pg_stat_activity a
         where a.datname = current_database() and a.pid <> pg_backend_pid() and a.backend_xmin is not null

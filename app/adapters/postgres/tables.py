@@ -143,7 +143,7 @@ terms = Table(
     Column("lexeme", StorableText, nullable=False),
     Column("stemming", Text, nullable=False),
     Column("document_id", UUID, nullable=False),
-    # Each a page's number and what weight the word has there: see `terms.py`.
+    # Each number holds a page's number and the word's weight there: see `search/index.py`.
     Column("places", ARRAY(Integer), nullable=False),
     PrimaryKeyConstraint("tenant_id", "lexeme", "stemming", "document_id", name="terms_pkey"),
     _named("terms"),
@@ -183,7 +183,8 @@ jobs = Table(
     metadata,
     Column("tenant_id", Text, nullable=False),
     Column("id", UUID, nullable=False),
-    # Never NULL, but by checks: the indexes of live jobs need the planner not to know (migration 2335).
+    # Checks keep it from being NULL. It is no NOT NULL column because the indexes of live jobs need a planner that does
+    # not know this.
     Column("kind", StorableText),
     Column("document_id", UUID),
     Column("state", Text, nullable=False, server_default=text("'queued'")),
@@ -208,7 +209,7 @@ jobs = Table(
     _time("created_at", "now()"),
     _time("started_at", nullable=True),
     _time("finished_at", nullable=True),
-    # By whom the state that it has was given (`daira.changes`). No change of progress.
+    # The transaction that gave the job its state (`daira.changes`). Progress does not change it.
     Column("changed", TransactionNumber, server_default=text("pg_current_xact_id()")),
     PrimaryKeyConstraint("tenant_id", "id", name="jobs_pkey"),
     _named("jobs"),
@@ -229,7 +230,7 @@ jobs = Table(
         "tenant_id",
         postgresql_where=text("state in ('queued', 'claimed') and kind is not null"),
     ),
-    # For the backlog alone: no other query says `kind > ''` (`daira.backlog`).
+    # Only for the backlog: no other query says `kind > ''` (`daira.backlog`).
     Index(
         "jobs_waiting",
         "kind",

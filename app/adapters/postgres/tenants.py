@@ -1,4 +1,7 @@
-"""The tenant's own row of the registry."""
+"""The tenant's own row, and its API keys.
+
+Keys are looked up by their secret's hash, under the clamp of the tenant that they name.
+"""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -34,22 +37,22 @@ class PostgresTenantRow:
         return (await self._clamped.execute(statement)).rowcount == 1
 
     async def lock(self) -> Tenant | None:
-        # NO KEY: a plain FOR UPDATE would hold up every insert of a document or job, by its foreign key.
+        # NO KEY: a plain FOR UPDATE would delay every insert of a document or job, because of its foreign key.
         statement = select(tenants).where(self._own()).with_for_update(key_share=True)
         return _tenant((await self._clamped.execute(statement)).one_or_none())
 
     async def remove(self) -> bool:
-        # A settle locks its job and then the document; the cascade would lock them the other way round.
+        # A settle locks its job and then the document; the cascade would lock them in the opposite order.
         of_it = jobs.c.tenant_id == self._tenant_id
         await self._clamped.execute(select(jobs.c.id).where(of_it).order_by(jobs.c.id).with_for_update())
-        # Forced row-level security lets suspended ones go, and no others.
+        # Forced row-level security permits this for suspended tenants only.
         removed = (await self._clamped.execute(delete(tenants).where(self._own()))).rowcount == 1
         if removed:
             await self._remove_bells()
         return removed
 
     async def _remove_bells(self) -> None:
-        """Remove doorbells where the main database is the queue. A locked one stays; its claim finds no job."""
+        """Remove the tenant's bells, if the main database is the queue. A locked bell stays; its claim finds no job."""
         c = doorbells.c
         left = select(c.lane, c.job_id).where(c.tenant_id == self._tenant_id).with_for_update(skip_locked=True)
         mine = c.tenant_id == self._tenant_id
@@ -109,7 +112,7 @@ class PostgresApiKeys:
         return (await self._clamped.execute(statement)).rowcount == 1
 
     async def expire(self, key_id: KeyId, *, at: datetime) -> bool:
-        # LEAST passes over NULL: a key without an end gets one.
+        # LEAST ignores NULL: a key without an end gets one.
         sooner = func.least(api_keys.c.expires_at, at)
         statement = update(api_keys).where(self._own(), api_keys.c.id == key_id).values(expires_at=sooner)
         return (await self._clamped.execute(statement)).rowcount == 1

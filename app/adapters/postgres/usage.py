@@ -1,4 +1,4 @@
-"""Usage, in rows that are added; those of a day that is over are folded into one."""
+"""Usage, in rows that are only added. Rows of a past day are folded into one."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,7 +15,7 @@ COUNTED = tuple(asdict(NOTHING))
 
 ADD = insert(usage)
 
-# What two fold at once is deleted by one of them, and counted by that one: the sums are of what went.
+# Of two concurrent folds, one deletes each row and counts it: the sums are those of the deleted rows.
 FOLD = f"""
 with many as (
     select day from daira.usage where tenant_id = $1 and day < $2 group by day having count(*) > 1

@@ -1,4 +1,4 @@
-"""Webhooks and what was sent to them, under the clamp."""
+"""Webhooks and their deliveries, under the clamp."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -14,7 +14,8 @@ from app.domain.jobs import Job
 from app.domain.webhooks import Event, Webhook
 
 HEALTHY_AT_MOST_EVERY = timedelta(minutes=1)
-"""Deliveries that succeed at the same time would wait for one another, to write what is there."""
+"""The time between two updates of a webhook's health. Simultaneous deliveries would wait for one another to write
+it."""
 
 
 class PostgresWebhooks:
@@ -73,7 +74,7 @@ class PostgresWebhooks:
             update(webhooks)
             .where(self._own(webhook_id))
             .values(
-                # One that is enabled already has earned its health, or not, as it is.
+                # The health of a webhook that is enabled already stays as it is.
                 healthy_at=case((c.disabled_at.is_(None), c.healthy_at), else_=func.now()),
                 disabled_at=null(),
                 disabled_reason=null(),

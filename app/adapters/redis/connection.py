@@ -1,4 +1,4 @@
-"""Connections to Redis or Valkey: none waits without an end, and every way of not reaching the server has one name."""
+"""Connections to Redis or Valkey. Every wait has an end, and every failure to reach the server is Unavailable."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,13 +22,16 @@ from app.domain.errors import Invalid, Unavailable
 
 CONNECT_TIMEOUT = 5
 ANSWER_TIMEOUT = 5
-"""Seconds without a word from the server, beyond what a command may block: then the connection counts as lost."""
+"""Seconds without an answer, beyond the time that a command may block. Then the connection counts as lost."""
 
 REFUSED = (AuthenticationError, AuthenticationWrongNumberOfArgsError, AuthorizationError, NoPermissionError)
 
 
 def connect(url: str, *, name: str, connections: int, may_block: float = 0) -> Redis:
-    """Opens nothing yet. Raises Invalid; its text, like that of every error here, holds no part of the URL."""
+    """Make a client; it connects when it is first used.
+
+    Raises Invalid. Its text, like that of every error here, holds no part of the URL.
+    """
     try:
         pool = BlockingConnectionPool.from_url(url, timeout=ANSWER_TIMEOUT, max_connections=connections)
     except ValueError:
@@ -36,14 +39,14 @@ def connect(url: str, *, name: str, connections: int, may_block: float = 0) -> R
         raise Invalid(
             "a Redis URL is redis://host:port/db, rediss://… or unix:///path; special characters are percent-encoded"
         ) from None
-    # Here, and not as arguments: a query in the URL would override those.
+    # Set here and not as arguments, which a query in the URL would override.
     pool.connection_kwargs.update(
         client_name=name,
         decode_responses=False,
         socket_connect_timeout=CONNECT_TIMEOUT,
         socket_timeout=may_block + ANSWER_TIMEOUT,
-        # A restart leaves lost connections in the pool, which only using them shows. No second try after a
-        # timeout: the caller has waited long enough, and a server without an answer gets no more to do.
+        # A restart of the server leaves lost connections in the pool, which only using them shows. A timeout is not
+        # retried: the caller has waited long enough, and a server that doesn't answer should get no more work.
         retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=0.5), 2, supported_errors=(ConnectionError,)),
     )
     return Redis.from_pool(pool)
@@ -51,7 +54,7 @@ def connect(url: str, *, name: str, connections: int, may_block: float = 0) -> R
 
 @contextmanager
 def redis_errors() -> Iterator[None]:
-    """Turns what the server or the network refuses into Unavailable, with the server's reason."""
+    """Turn errors of the server and the network into Unavailable, with the server's reason."""
     try:
         yield
     except REFUSED as error:
@@ -64,12 +67,12 @@ def redis_errors() -> Iterator[None]:
 
 
 def _text(error: Exception) -> str:
-    """The server's words; a list of arguments that it may quote is left out."""
+    """The server's words, without the list of arguments that it may quote."""
     return str(error).partition("\n")[0].partition(", with args")[0][:200]
 
 
 def _reason(error: BaseException | None) -> str:
-    """The system's words. The library's may quote the host, which in a garbled URL is a piece of the password."""
+    """The system's words. Those of the library may quote the host, which in a malformed URL is part of the password."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     while error is not None:

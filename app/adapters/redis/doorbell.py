@@ -1,4 +1,4 @@
-"""The queue in Redis or Valkey: tenants are served in turn, and who waits for a bell holds none."""
+"""The queue in Redis or Valkey. Tenants are served in turn, and a waiting caller holds no bell."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,29 +13,31 @@ from app.domain.errors import Invalid, Unavailable
 from app.ports.doorbell import DoorbellDelivery
 
 CAPACITY = 100_000
-"""Bells of a lane, 14 MB, and as many delayed ones. A tenant gets as many as there is room left, so that one can fill
-half a lane and keeps nobody out. What finds no room is rung by a sweep later on."""
+"""Bells of a lane, 14 MB, and as many delayed ones. Each tenant may add as many as there is room left, so that one
+tenant fills half a lane at most and excludes nobody. A bell that finds no room is rung by a later sweep."""
 
 BLOCK = 1.0
-"""Seconds between looks. Late by so much at most is a bell that is delayed while all workers wait, or that was
-announced to a worker which then died."""
+"""Seconds between looks at the queue. It is the longest delay of a bell that becomes due while all workers wait, or
+that was announced to a worker which then died."""
 
 LEFT_BEHIND = 2.0
-"""Seconds that closing waits for a look that was left behind, which blocks for one at most."""
+"""Seconds that closing waits for abandoned looks. Each of them blocks for one second at most."""
 
 
 class RedisDoorbell:
-    """Raises Unavailable at once while the server is away: the caller decides how long to pause.
+    """Queues doorbells in one lane of a Redis or Valkey server.
 
-    `url` is that of one server or proxy: redis://, rediss:// or unix://. `dropped` is told how many messages were
-    no doorbells. Made in a running event loop; closed after the last answer.
+    Raises Unavailable at once while the server is away: the caller decides how long to pause. `url` is that of one
+    server or proxy: redis://, rediss:// or unix://. `dropped` is called with the number of messages that were no
+    doorbells. Made in a running event loop; closed after the last answer.
     """
 
     def __init__(self, url: str, *, lane: str, dropped: Callable[[int], object], prefix: str = "daira") -> None:
         self._keys = LaneKeys(prefix, lane)
         self._dropped = dropped
         self._commands = connect(url, name=f"daira-{lane}", connections=10)
-        # Blocked connections are no use to anybody else, so that waiting can't keep a ring out.
+        # Blocked connections can't be used for anything else, so a pool of their own keeps waiting from delaying a
+        # ring.
         self._waits = connect(url, name=f"daira-{lane}-waits", connections=100, may_block=BLOCK)
         self._ring = self._commands.register_script(RING)
         self._take = self._commands.register_script(TAKE)
@@ -51,7 +53,10 @@ class RedisDoorbell:
                 await self._ring(keys=self._keys.all(), args=[CAPACITY, milliseconds, *messages])
 
     async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
-        """A bell whose caller was cancelled or stopped goes back to the queue, unless the process ends first."""
+        """Return bells, waiting for up to `wait`.
+
+        If the caller is cancelled or stopped, its bells go returning to the queue, unless the process ends first.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait.total_seconds()
         while not self._stopped.done():
@@ -63,7 +68,7 @@ class RedisDoorbell:
         return []
 
     async def acknowledge(self, deliveries: Sequence[DoorbellDelivery]) -> None:
-        """Nothing to do: taking a bell removed it."""
+        """Do nothing: taking a bell removed it."""
 
     async def stop_answering(self) -> None:
         if not self._stopped.done():
@@ -86,53 +91,56 @@ class RedisDoorbell:
         await self._commands.aclose()
 
     async def _look(self, *, limit: int, seconds: float) -> list[bytes]:
-        """Messages, soon or within `seconds`, or none.
+        """Return messages as soon as there are any within `seconds`, or none.
 
-        Cancelling a command would lose what the server has just taken for it. So it runs as a task, which is left
-        behind, and its bells go back.
+        Cancelling a command would lose the messages that the server has just taken for it. So the command runs as a
+        task, which is abandoned instead, and its bells go returning.
         """
-        gone = asyncio.Event()
-        look = asyncio.create_task(self._find(limit=limit, seconds=seconds, gone=gone))
+        abandoned = asyncio.Event()
+        look = asyncio.create_task(self._find(limit=limit, seconds=seconds, abandoned=abandoned))
         ends: set[asyncio.Future[Any]] = {look, self._stopped}
-        # Until its result is in these hands, or somebody else's: closing waits for that.
+        # Registered until the result is handed over or given returning: closing waits for that.
         self._running.add(look)
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if not self._stopped.done():
                 return look.result()
-            self._leave_behind(look, gone)
+            self._abandon(look, abandoned)
             return []
         except asyncio.CancelledError:
-            self._leave_behind(look, gone)
+            self._abandon(look, abandoned)
             raise
         finally:
             self._running.discard(look)
 
-    async def _find(self, *, limit: int, seconds: float, gone: asyncio.Event) -> list[bytes]:
-        """Waiting takes the one entry that says there are bells, and no bell: who ends there costs others a second."""
+    async def _find(self, *, limit: int, seconds: float, abandoned: asyncio.Event) -> list[bytes]:
+        """Take messages now, or wait for the entry of `wake` and take them then.
+
+        Waiting takes only that entry and no bell. A caller that ends between the two delays the others by a second.
+        """
         with redis_errors():
             messages, next_due = await self._take_up_to(limit)
             if messages or seconds <= 0:
                 return messages
-            # 0 would block for ever.
+            # 0 would block forever.
             block = max(0.01, min(seconds, BLOCK, next_due / 1000 if next_due >= 0 else BLOCK))
-            if await self._waits.blpop([self._keys.wake], block) and not gone.is_set():
+            if await self._waits.blpop([self._keys.wake], block) and not abandoned.is_set():
                 messages, _ = await self._take_up_to(limit)
             return messages
 
     async def _take_up_to(self, limit: int) -> tuple[list[bytes], int]:
-        """And in how many milliseconds the next delayed bell is due; -1 without one."""
+        """Return messages, and the milliseconds until the next delayed bell is due: -1 without one."""
         messages, next_due = await self._take(keys=self._keys.all(), args=[CAPACITY, limit])
         return messages, next_due
 
-    def _leave_behind(self, look: asyncio.Task[list[bytes]], gone: asyncio.Event) -> None:
-        gone.set()
-        back = asyncio.create_task(self._give_back(look))
-        self._running.add(back)
-        back.add_done_callback(self._running.discard)
+    def _abandon(self, look: asyncio.Task[list[bytes]], abandoned: asyncio.Event) -> None:
+        abandoned.set()
+        returning = asyncio.create_task(self._give_back(look))
+        self._running.add(returning)
+        returning.add_done_callback(self._running.discard)
 
     async def _give_back(self, look: asyncio.Task[list[bytes]]) -> None:
-        """To the front, where they were. If the server is away they are lost, and rung again by the sweeper."""
+        """Put the bells back at the front. While the server is away they are lost, and the sweeper rings them again."""
         with suppress(Unavailable):
             messages = await look
             with redis_errors():

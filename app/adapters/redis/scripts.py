@@ -1,21 +1,21 @@
-"""The queue's moves, each as one script on the server, so that no two are ever half done at once.
+"""The queue's operations, each one script on the server, so that each is atomic.
 
-A tenant's bells are a sorted set, in the order of ringing, and a job has one however often it is rung. `turns` is a
-sorted set of the tenants that have any, in the order of service: who was served goes to the end, and who begins to
-have bells joins it there. What is delayed lies in `later`, by its time. `wake` is a list with one entry while there
-are bells: whoever waits, waits for that, and leaves the bells to TAKE.
+A tenant's bells are a sorted set in the order of ringing. A job has one bell however often it is rung. `turns` is a
+sorted set of the tenants that have bells, in the order of service: a tenant that was served goes to the end, and so
+does one that gets its first bell. Delayed bells are in `later`, sorted by their time. `wake` is a list with one entry
+while there are bells: callers wait for that entry and leave the bells to TAKE.
 
-`count` is the number of bells in all tenants' sets. It may be wrong after a server has thrown a key away by itself,
-and is right again with the next bell that is the last one.
+`count` is the number of bells in all tenants' sets. It may be wrong after the server has evicted a key, and is right
+again once the last bell is taken.
 """
 
 from dataclasses import dataclass
 
-# A full server has to let its bells go: to take one writes as well.
+# Taking bells writes as well, and must be possible when the server's memory is full.
 RELIEVES = "#!lua flags=allow-oom\n"
 
-# What has no tenant's name is kept under an empty one, until it is taken and dropped. The name is cut out and not
-# parsed: a wrong one costs a turn, and is refused with the message where it is read.
+# A message without a tenant's name is kept under an empty name until it is taken and dropped. The name is cut out, not
+# parsed: a wrong one costs a turn, and the message is refused where it is read.
 SHARED = """
 local turns, later, wake, count, bells = unpack(KEYS)
 
@@ -34,8 +34,9 @@ local function rouse()
 end
 """
 
-# One more than the last is the end of a line, and no clock that is set back puts anybody before or behind the others.
-# A ring always sees to the turn as well: where the server has lost it, the tenant would never be served again.
+# A score one above the last is the end of the line. No clock is used, because one that is set back would reorder the
+# line. A ring always restores the tenant's turn as well: if the server has lost it, the tenant would never be served
+# again.
 LINE_UP = """
 local function line_up(messages, capacity)
     local of, tenants = {}, {}
@@ -71,8 +72,8 @@ local function line_up(messages, capacity)
 end
 """
 
-# A job that is rung for later twice has one bell, and the sooner one counts. Times are the server's. Beyond the
-# capacity, what is due last is cut off.
+# A job that is rung for later twice has one bell, due at the sooner time. Times are the server's. Beyond the capacity,
+# the bells due last are cut off.
 RING = (
     SHARED
     + LINE_UP
@@ -96,8 +97,8 @@ end
 """
 )
 
-# Taken is gone: each bell wakes one worker, and a worker that dies with it costs one sweep. Of an answer each tenant
-# has the same share, for within it there is no order; what is left over goes to those whose turn is next.
+# A bell that is taken is removed: it wakes one worker, and a worker that dies with it costs one sweep. Within an answer
+# there is no order, so each tenant gets the same share of it. The rest goes to the tenants whose turn is next.
 TAKE = (
     RELIEVES
     + SHARED
@@ -140,8 +141,9 @@ return {taken, next[2] and next[2] - now or -1}
 """
 )
 
-# To the front, where they were: each before its tenant's others, and its tenant before the others. From the last to
-# the first, so that they come out in their order. Without bells it wakes another for the one that was woken in vain.
+# Bells go back to the front: each before its tenant's others, and its tenant before the other tenants. They are put
+# back from the last to the first, so that they come out in their order. Without bells, the script wakes another caller
+# in place of the one that was woken in vain.
 GIVE_BACK = (
     RELIEVES
     + SHARED
@@ -159,7 +161,7 @@ rouse()
 
 @dataclass(frozen=True, slots=True)
 class LaneKeys:
-    """Redis keys of one lane. The braces keep them on one node of a cluster, like the tenants' sets."""
+    """The keys of one lane. The braces keep them, and those of the tenants' sets, on one node of a cluster."""
 
     prefix: str
     lane: str
@@ -169,7 +171,7 @@ class LaneKeys:
         return self._key("wake")
 
     def all(self) -> list[str]:
-        """In the order in which the scripts expect them."""
+        """The keys, in the order in which the scripts expect them."""
         return [self._key("turns"), self._key("later"), self.wake, self._key("count"), self._key("bells:")]
 
     def _key(self, name: str) -> str:

@@ -20,11 +20,11 @@ NO_TIME = timedelta()
 
 class S3Blobs:
     def __init__(self, bucket: S3Bucket) -> None:
-        """`bucket` is open."""
+        """`bucket` must be open."""
         self._bucket = bucket
 
     async def put(self, key: str, chunks: AsyncIterator[bytes]) -> None:
-        """A put that is cut off in its last request may have stored the whole blob."""
+        """Store a blob. A put that is cut off in its last request may have stored the whole blob."""
         await store(self._bucket, self._bucket.name_of(key), chunks)
 
     def get(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
@@ -34,7 +34,7 @@ class S3Blobs:
         await self._bucket.call("delete_object", Key=self._bucket.name_of(key))
 
     async def delete_all(self, tenant_id: TenantId) -> None:
-        # Uploads first: one that comes to its end nevertheless is an object by then.
+        # Uploads first: one that completes meanwhile is an object by then, and deleted with the others.
         await self.clear_unfinished(tenant_id, older_than=NO_TIME)
         async for names in self._bucket.objects(tenant_id):
             if names:
@@ -48,7 +48,7 @@ class S3Blobs:
                     yield f"{tenant_id}/{name[start:]}"
 
     async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
-        # All of them, where there is no age: the server's clock may be ahead of this one.
+        # Without an age all uploads count: the server's clock may be ahead of this one.
         before = datetime.now(UTC) - older_than if older_than else None
         found = [upload async for upload in self._bucket.uploads(tenant_id, before=before)]
         for name, upload_id in found if not dry_run else []:
@@ -56,7 +56,7 @@ class S3Blobs:
         return len(found)
 
     async def ping(self) -> None:
-        """Asks for a listing: whether these credentials may store and delete as well is not tried."""
+        """Request a listing. The credentials' rights to store and delete are not tried."""
         await self._bucket.ping()
 
     async def _read(self, key: str, name: str, *, start: int, end: int | None) -> AsyncIterator[bytes]:
@@ -70,14 +70,14 @@ class S3Blobs:
                     raise
                 return
         if body := answer.get("Body"):
-            # What it enters is another object, which checks neither length nor checksum.
+            # Entering returns another object, which checks neither length nor checksum; so `body` is read.
             async with body:
                 while chunk := await self._next(body):
                     yield chunk
 
     async def _open(self, name: str, *, start: int, end: int | None) -> S3Response:
         if end is not None and end <= start:
-            # HTTP has no empty ranges; whether there is such a blob is to be told nevertheless.
+            # HTTP has no empty ranges, but a missing blob must still be reported.
             return await self._bucket.ask("head_object", Key=name)
         if start == 0 and end is None:
             return await self._bucket.ask("get_object", Key=name)
@@ -85,7 +85,7 @@ class S3Blobs:
         answer = await self._bucket.ask("get_object", Key=name, Range=f"bytes={start}-{last}")
         if "ContentRange" not in answer:
             answer["Body"].close()
-            raise Unavailable(f"the bucket {self._bucket.name}: asked for a part of an object, it sends all of it")
+            raise Unavailable(f"the bucket {self._bucket.name}: it sends whole objects where a range was requested")
         return answer
 
     async def _next(self, body: Any) -> bytes:
@@ -96,7 +96,7 @@ class S3Blobs:
     async def _delete(self, names: Sequence[str]) -> None:
         objects = {"Objects": [{"Key": name} for name in names], "Quiet": True}
         answer = await self._bucket.call("delete_objects", Delete=objects)
-        # The request may succeed while objects of it do not.
+        # The request may succeed while some of its objects fail.
         if errors := answer.get("Errors"):
             code = errors[0].get("Code", "unknown")
             raise Unavailable(f"the bucket {self._bucket.name}: {len(errors)} objects were not deleted ({code})")

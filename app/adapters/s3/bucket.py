@@ -1,6 +1,6 @@
-"""One bucket of S3: its client, and the only place where the name of an object is made.
+"""One bucket of S3: its client, and the only place that makes the names of objects.
 
-A request speaks of one tenant's part of the bucket, and so does what is taken from its answer.
+Each request names one tenant's part of the bucket, and answers that list anything else are refused.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -18,22 +18,22 @@ from app.domain.errors import Unavailable
 from app.domain.ids import TenantId
 
 CONNECTIONS = 200
-"""Each upload and each reader has one, for as long as its client takes."""
+"""Each upload and each reader holds one, for as long as its client takes."""
 
 CONNECT_PATIENCE = 5
 READ_PATIENCE = 30
-"""Seconds for an answer, or for its next bytes. A part is sent within it: at 8 MiB, that takes 280 kB/s."""
+"""Seconds for an answer or its next bytes. A part must be sent within this time: at 8 MiB, that takes 280 kB/s."""
 
 TRIES = 3
 PAGE = 1_000
-"""Objects listed or deleted with one request; a limit of S3."""
+"""Objects listed or deleted by one request; a limit of S3."""
 
 S3Response = Mapping[str, Any]
 
 
 class S3Bucket:
     def __init__(self, name: str, *, prefix: str, endpoint_url: str | None, region: str | None) -> None:
-        """`prefix` is a folder, without slashes at its ends, or nothing."""
+        """`prefix` is a folder without slashes at its ends, or empty."""
         self.name = name
         self._root = f"{prefix}/" if prefix else ""
         self._endpoint_url = endpoint_url
@@ -42,13 +42,13 @@ class S3Bucket:
         self._client: Any = None
 
     async def open(self) -> None:
-        """Makes no request. Raises Unavailable where there can be no client."""
+        """Make the client, without a request. Raises Unavailable where there can be none."""
         config = Config(
             connect_timeout=CONNECT_PATIENCE,
             read_timeout=READ_PATIENCE,
             max_pool_connections=CONNECTIONS,
             retries={"mode": "standard", "total_max_attempts": TRIES},
-            # Amazon wants the bucket in the host's name; look-alikes mostly have no such names.
+            # Amazon wants the bucket in the host's name; most compatible servers have no such names.
             s3={"addressing_style": "path" if self._endpoint_url else "auto"},
         )
         with self.reachable():
@@ -63,38 +63,41 @@ class S3Bucket:
         return f"{self._root}{ids.tenant_id(tenant_id)}/"
 
     def name_of(self, key: str) -> str:
-        """Raises Invalid for a key that is not `tenant/name`."""
+        """The object's name for a blob's key. Raises Invalid for a key that is not `tenant/name`."""
         tenant, name = parse_blob_key(key)
         return self.folder(tenant) + name
 
     async def call(self, operation: str, **arguments: object) -> S3Response:
-        """Raises Unavailable."""
+        """Send a request to the bucket. Raises Unavailable."""
         with self.reachable():
             return await self.ask(operation, **arguments)
 
     async def tell(self, field: str, operation: str, **arguments: object) -> str:
-        """That field of the answer, which every S3 gives: a proxy's page, sent with status 200, has none."""
+        """Send a request and return one field of the answer. Raises Unavailable without it.
+
+        Every S3 sends these fields. A proxy's page, sent with status 200, does not.
+        """
         answer = await self.call(operation, **arguments)
         if not (value := answer.get(field)):
             raise Unavailable(f"the bucket {self.name}: the server at its endpoint is not S3")
         return str(value)
 
     async def ask(self, operation: str, **arguments: object) -> S3Response:
-        """Do the same as `call`, but raise the client's own error for a caller that understands it."""
+        """Send a request like `call`, but raise the client's own errors, for callers that interpret them."""
         answer: S3Response = await getattr(self._client, operation)(Bucket=self.name, **arguments)
         return answer
 
     async def ping(self) -> None:
-        """The bucket is there, and these credentials are its. Raises Unavailable."""
+        """Check that the bucket exists and the credentials may list it. Raises Unavailable."""
         await self.tell("Name", "list_objects_v2", Prefix=self._root, MaxKeys=1)
 
     async def objects(self, tenant_id: TenantId, *, before: datetime | None = None) -> AsyncIterator[list[str]]:
-        """Names of a tenant's objects, those last written before then, page by page."""
+        """The names of a tenant's objects, last written before then if given, page by page."""
         async for page in self._pages("list_objects_v2", "Contents", tenant_id, MaxKeys=PAGE):
             yield [each["Key"] for each in page if before is None or each["LastModified"] < before]
 
     async def uploads(self, tenant_id: TenantId, *, before: datetime | None = None) -> AsyncIterator[tuple[str, str]]:
-        """Names and ids of a tenant's unfinished uploads, those begun before then."""
+        """The names and ids of a tenant's unfinished uploads, begun before then if given."""
         async for page in self._pages("list_multipart_uploads", "Uploads", tenant_id):
             for each in page:
                 if before is None or each["Initiated"] < before:
@@ -112,9 +115,10 @@ class S3Bucket:
             if answer is None:
                 return
             found = answer.get(part, [])
-            # What is listed is deleted next: a server that takes no notice of the prefix must not cost others theirs.
+            # Listed objects are deleted next: a server that ignores the prefix must not cost other tenants their
+            # objects.
             if any(not each["Key"].startswith(folder) for each in found):
-                raise Unavailable(f"the bucket {self.name}: asked for the objects of one tenant, it lists others'")
+                raise Unavailable(f"the bucket {self.name}: it lists objects of other tenants than the one requested")
             yield found
 
     def reachable(self) -> aws_reachable:

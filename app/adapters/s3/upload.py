@@ -1,4 +1,4 @@
-"""An upload in parts: nothing can be read before the end, and nothing is left of one that does not come to it."""
+"""An upload in parts. Nothing can be read before its end, and an upload that fails leaves nothing."""
 
 import asyncio
 import io
@@ -15,17 +15,20 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 PART = 8 * 1024 * 1024
-"""Bytes; two of these are in memory for each upload: one that is sent and one that is filled."""
+"""Bytes. Each upload has two parts in memory: one being sent and one being filled."""
 
 MOST_PARTS = 10_000
 """A limit of S3."""
 
 ABORT_PATIENCE = 10
-"""Seconds. What can't be taken back meanwhile is left to the purge and to the bucket's lifecycle rule."""
+"""Seconds. Uploads that can't be aborted in this time are left to the purge and the bucket's lifecycle rule."""
 
 
 async def store(bucket: S3Bucket, name: str, chunks: AsyncIterator[bytes]) -> None:
-    """Send what fits into one part as a whole, anything longer part by part. Raises Unavailable, TooLarge."""
+    """Store the chunks as one object: whole if they fit into one part, otherwise part by part.
+
+    Raises Unavailable and TooLarge.
+    """
     async with aclosing(_parts(chunks)) as parts:
         first = await anext(parts)
         if _size(first) < PART:
@@ -39,7 +42,7 @@ async def abort(bucket: S3Bucket, name: str, upload_id: str) -> None:
 
 
 async def _in_parts(bucket: S3Bucket, name: str, parts: AsyncIterator[io.BytesIO]) -> None:
-    # Begun by a task of its own: cut off with its caller, it could leave an upload whose id nobody has heard.
+    # Begun in a task of its own: if it were cancelled with its caller, an upload could remain whose id is unknown.
     begun = asyncio.create_task(_begin(bucket, name))
     try:
         upload_id = await asyncio.shield(begun)
@@ -57,7 +60,7 @@ async def _begin(bucket: S3Bucket, name: str) -> str:
 
 
 async def _send(bucket: S3Bucket, name: str, upload_id: str, parts: AsyncIterator[io.BytesIO]) -> list[dict[str, Any]]:
-    """One part is on its way while the next is filled."""
+    """Send the parts; one is sent while the next is filled."""
     sent: list[dict[str, Any]] = []
     on_its_way: asyncio.Task[dict[str, Any]] | None = None
     try:
@@ -93,12 +96,12 @@ async def _take_back(bucket: S3Bucket, name: str, begun: asyncio.Task[str]) -> N
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Whatever its end: an error that nobody asks for would be complained of."""
+    """Wait for the task's end and drop its error, which asyncio would otherwise log as never retrieved."""
     await asyncio.gather(task, return_exceptions=True)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """However often its caller is cancelled meanwhile."""
+    """Run the work to its end, however often the caller is cancelled meanwhile."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
@@ -110,7 +113,7 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _parts(chunks: AsyncIterator[bytes]) -> AsyncGenerator[io.BytesIO]:
-    """Parts of exactly PART bytes, except the last; at least one, even if empty."""
+    """Parts of exactly PART bytes each, except the last. There is at least one, which may be empty."""
     part = io.BytesIO()
     async for chunk in chunks:
         rest = memoryview(chunk)

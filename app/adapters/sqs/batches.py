@@ -1,4 +1,4 @@
-"""SQS takes ten entries at a time and answers for each: none of them is taken for done unless it says so."""
+"""Requests to SQS in batches of ten entries. An entry counts as done only if the answer says so."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ SIZE = 10
 """Entries in a request; a limit of SQS."""
 
 AT_ONCE = 8
-"""Requests under way for one call."""
+"""Simultaneous requests for one call."""
 
 SqsEntry = Mapping[str, Any]
 T = TypeVar("T")
@@ -24,11 +24,14 @@ class RefusedEntry:
 async def in_batches(
     call: Callable[[list[SqsEntry]], Awaitable[Mapping[str, Any]]], entries: Sequence[SqsEntry]
 ) -> list[RefusedEntry]:
-    """Entries that failed or that no answer mentions. The first error of a request ends it after those under way."""
+    """Send the entries and return those that failed or that no answer mentions.
+
+    The first error of a request is raised once the requests under way have ended.
+    """
     refused: list[RefusedEntry] = []
     batches = [list(part) for part in _parts(entries, SIZE)]
     for wave in _parts(batches, AT_ONCE):
-        # Each request is seen to its end: an error leaves none behind without an owner.
+        # All requests of a wave are awaited: an error must leave none running.
         results = await asyncio.gather(*(_one(call, batch) for batch in wave), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):

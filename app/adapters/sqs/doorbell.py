@@ -1,4 +1,4 @@
-"""The queue in SQS: no poll is cut off, for a bell that is on its way to nobody stays hidden until its timeout."""
+"""The queue in SQS. No poll is cut off, because the bells of its answer would stay hidden until their timeout."""
 
 import asyncio
 import math
@@ -19,26 +19,27 @@ T = TypeVar("T")
 SqsMessage = Mapping[str, Any]
 
 GROUP = "MessageGroupId"
-"""Accepted by standard queues since July 2025. It changes whom SQS serves first, and nothing in the message."""
+"""Standard queues accept it since July 2025. It changes which tenant SQS serves first, and nothing in the message."""
 
 LONGEST_DELAY = 900
-"""Seconds; a limit of SQS. What is due later is rung too early, found not due, and rung again by the sweeper."""
+"""Seconds; a limit of SQS. A bell with a longer delay rings too early, is found not due, and is rung again by the
+sweeper."""
 
 POLL = 5
-"""Seconds; a longer wait is several polls, for closing waits for the last."""
+"""Seconds. A longer wait is several polls, because closing waits for the last one."""
 
 PAUSE = 0.1
-"""Seconds between polls when less than a second is left: SQS waits whole seconds."""
+"""Seconds between polls when less than a second is left, because SQS waits whole seconds only."""
 
 VISIBILITY = 30
-"""Seconds until an unacknowledged bell is heard again; it is acknowledged right after the claim, some ms later."""
+"""Seconds until an unacknowledged bell is delivered again. It is acknowledged some ms later, right after the claim."""
 
 
 class SqsDoorbell:
-    """One queue; `dropped` is told how many of its messages were no doorbells.
+    """Queues doorbells in one SQS queue. `dropped` is called with the number of its messages that were no doorbells.
 
-    With `fair`, tenants are message groups, and a busy one does not keep the others waiting (fair queues). Where the
-    server knows groups in FIFO queues only, it is said once, and there are none from then on.
+    With `fair`, tenants are message groups, so that a busy one does not delay the others (fair queues). If the server
+    accepts groups in FIFO queues only, this is logged once and no groups are sent from then on.
     """
 
     def __init__(
@@ -57,11 +58,11 @@ class SqsDoorbell:
         self._background: set[asyncio.Task[Any]] = set()
 
     async def open(self) -> None:
-        """Find the queue, or make it. Raises Unavailable, saying what to do; the next call looks for it again."""
+        """Find the queue, or create it. Raises Unavailable, saying what to do; the next call looks for it again."""
         await self._queue.open()
 
     async def ring(self, rings: Sequence[Ring], *, delay: timedelta = timedelta()) -> None:
-        # Rounded up: a bell that comes early is answered as not due, and costs a sweep.
+        # Rounded up: a bell that comes early finds its job not due, and the job waits for a sweep.
         seconds = min(LONGEST_DELAY, max(0, math.ceil(delay.total_seconds())))
         refused = await self._send([self._entry(ring, seconds) for ring in rings])
         if refused:
@@ -75,16 +76,16 @@ class SqsDoorbell:
     async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
         if self._stopping.done():
             return []
-        gone = asyncio.Event()
-        collecting = self._keep(self._collect(limit=limit, wait=wait, gone=gone))
+        abandoned = asyncio.Event()
+        collecting = self._start(self._collect(limit=limit, wait=wait, abandoned=abandoned))
         taken = False
         try:
             await asyncio.wait({collecting, self._stopping}, return_when=asyncio.FIRST_COMPLETED)
             taken = not self._stopping.done()
         finally:
             if not taken:
-                gone.set()
-                self._leave(self._give_back(collecting))
+                abandoned.set()
+                self._run_in_background(self._give_back(collecting))
         return collecting.result() if taken else []
 
     async def acknowledge(self, deliveries: Sequence[DoorbellDelivery]) -> None:
@@ -98,7 +99,7 @@ class SqsDoorbell:
         await self._queue.find()
 
     async def close(self) -> None:
-        """Gives back what was received for nobody: takes as long as the last poll."""
+        """Close, giving back the bells that no caller took. This takes as long as the last poll."""
         await self.stop_answering()
         while self._background:
             _, late = await asyncio.wait(self._background, timeout=POLL * 2)
@@ -110,12 +111,12 @@ class SqsDoorbell:
         return await self._queue.in_batches("send_message_batch", entries)
 
     async def _send_again(self, refused: Sequence[RefusedEntry]) -> list[RefusedEntry]:
-        """Without the group, where that may be the reason."""
+        """Send the refused entries again, without their group if that may be the reason."""
         disputed = any(each.code in INVALID_REQUEST_CODES and GROUP in each.entry for each in refused)
         again = await self._send(
             [_groupless(each.entry) if each.code in INVALID_REQUEST_CODES else each.entry for each in refused]
         )
-        # Learned from what went well without it: an entry may be refused for something else.
+        # Concluded only if it works without the group: an entry may be refused for another reason.
         if disputed and self._fair and not any(each.code in INVALID_REQUEST_CODES for each in again):
             self._fair = False
             log.warning("fair_queue_refused", queue=self._queue.name)
@@ -125,14 +126,14 @@ class SqsDoorbell:
         group = {GROUP: ring.tenant_id} if self._fair else {}
         return {"MessageBody": ring_message(ring), "DelaySeconds": seconds, **group}
 
-    async def _collect(self, *, limit: int, wait: timedelta, gone: asyncio.Event) -> list[DoorbellDelivery]:
-        """Polls until there is something, the wait is over, or whoever asked is gone."""
+    async def _collect(self, *, limit: int, wait: timedelta, abandoned: asyncio.Event) -> list[DoorbellDelivery]:
+        """Poll until there are bells, the wait is over, or the caller has abandoned."""
         end = _now() + wait.total_seconds()
         while True:
             seconds = _poll_seconds(end - _now())
             found = await self._receive(limit, seconds=seconds)
             left = end - _now()
-            if found or gone.is_set() or left <= 0:
+            if found or abandoned.is_set() or left <= 0:
                 return found
             if not seconds:
                 await asyncio.sleep(min(PAUSE, left))
@@ -140,14 +141,14 @@ class SqsDoorbell:
     async def _receive(self, limit: int, *, seconds: int) -> list[DoorbellDelivery]:
         messages = await self._poll(min(limit, SIZE), seconds)
         if len(messages) == SIZE < limit:
-            # Only now, and without waiting: of polls side by side that wait, all but one would go on for nothing.
+            # Only now and without waiting: of several waiting polls, all but one would go on in vain.
             messages += await self._more(limit - SIZE)
         return self._parsed(messages)
 
     async def _more(self, limit: int) -> list[SqsMessage]:
         counts = [min(SIZE, limit - start) for start in range(0, min(limit, SIZE * AT_ONCE), SIZE)]
         polls = await asyncio.gather(*(self._poll(count, 0) for count in counts), return_exceptions=True)
-        # An error here must not cost the messages that are held already; the next poll meets it again.
+        # An error here must not lose the messages received already; the next poll meets the error again.
         return [message for poll in polls if isinstance(poll, list) for message in poll]
 
     async def _poll(self, count: int, seconds: int) -> list[SqsMessage]:
@@ -161,7 +162,7 @@ class SqsDoorbell:
         malformed: list[object] = []
         for message in messages:
             try:
-                # As bytes, which is what the limit counts.
+                # Parsed as bytes, because the limit counts bytes.
                 ring = parse_ring(str(message.get("Body")).encode("utf-8", "surrogatepass"))
             except Invalid:
                 malformed.append(message["ReceiptHandle"])
@@ -174,10 +175,10 @@ class SqsDoorbell:
     def _drop(self, receipts: list[object]) -> None:
         self._dropped(len(receipts))
         log.warning("doorbells_dropped", queue=self._queue.name, count=len(receipts))
-        # The doorbells that came with them do not wait for it.
-        self._leave(self._delete_calmly(receipts))
+        # Deleted in the background: the doorbells that came with them don't wait for it.
+        self._run_in_background(self._delete_or_log(receipts))
 
-    async def _delete_calmly(self, receipts: Sequence[object]) -> None:
+    async def _delete_or_log(self, receipts: Sequence[object]) -> None:
         try:
             await self._delete(receipts)
         except Unavailable as error:
@@ -186,23 +187,23 @@ class SqsDoorbell:
     async def _delete(self, receipts: Sequence[object]) -> None:
         entries = [{"ReceiptHandle": receipt} for receipt in receipts]
         if refused := await self._queue.in_batches("delete_message_batch", entries):
-            # A receipt that has run out, or was used: at worst the bell is heard once more.
+            # A receipt that has expired or was used already: at worst the bell is delivered once more.
             codes = sorted({each.code for each in refused})
             log.info("doorbells_left", queue=self._queue.name, count=len(refused), reason=codes)
 
     async def _give_back(self, collecting: asyncio.Task[list[DoorbellDelivery]]) -> None:
-        """Let others hear at once what was received for somebody who has gone."""
+        """Make the bells of a caller that has abandoned visible to other callers at once."""
         try:
             entries = [{"ReceiptHandle": each.receipt, "VisibilityTimeout": 0} for each in await collecting]
             await self._queue.in_batches("change_message_visibility_batch", entries)
         except Unavailable as error:
             log.info("doorbells_left", queue=self._queue.name, reason=str(error))
 
-    def _leave(self, work: Coroutine[object, object, None]) -> None:
-        """To go on without its caller, until it is done or the doorbell is closed."""
-        _ = self._keep(work)
+    def _run_in_background(self, work: Coroutine[object, object, None]) -> None:
+        """Run in the background, until it is done or the doorbell is closed."""
+        _ = self._start(work)
 
-    def _keep(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
+    def _start(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
         # The loop itself keeps no strong reference to a task.
         task = asyncio.create_task(work)
         self._background.add(task)
@@ -215,7 +216,7 @@ def _groupless(entry: SqsEntry) -> SqsEntry:
 
 
 def _poll_seconds(left: float) -> int:
-    """Whole seconds; the tenth keeps a wait of one second from being 0.99999 by now, and so no long poll."""
+    """Whole seconds. A tenth is added so that a wait of one second, by now 0.99999, is still a long poll."""
     return max(0, min(POLL, int(left + 0.1)))
 
 

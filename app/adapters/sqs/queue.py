@@ -1,4 +1,4 @@
-"""One SQS queue: its client, its URL, and its making when it is not there."""
+"""One SQS queue: its client, its URL, its creation if it does not exist, and the errors that only SQS has."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -12,10 +12,10 @@ from app.adapters.sqs.batches import RefusedEntry, SqsEntry, in_batches
 from app.domain.errors import Unavailable
 
 MISSING_QUEUE_CODES = frozenset({"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"})
-"""The same error in the older and in the newer protocol of SQS."""
+"""One error, in the older and in the newer protocol of SQS."""
 
 INVALID_REQUEST_CODES = frozenset({"InvalidParameterValue", "InvalidParameterValueException"})
-"""Error codes of a batch's entry, and from some local servers of the whole request."""
+"""Error codes for an entry of a batch; some local servers give them for the whole request."""
 
 
 def is_missing(error: ClientError) -> bool:
@@ -23,12 +23,12 @@ def is_missing(error: ClientError) -> bool:
 
 
 def is_invalid(error: BaseException | None) -> bool:
-    """Error codes that blame the message, not the connection or the permission."""
+    """Return True if the request's content is at fault, rather than the connection or the credentials."""
     return isinstance(error, ClientError) and code_of(error) in INVALID_REQUEST_CODES
 
 
 def refusal(error: ClientError) -> str | None:
-    # Rights have the name of the single operation: there is no sqs:SendMessageBatch.
+    # Rights are named after the single operation: there is no sqs:SendMessageBatch.
     code, operation = code_of(error), error.operation_name.removesuffix("Batch")
     if code in MISSING_QUEUE_CODES:
         return "it does not exist; create it, or allow sqs:CreateQueue"
@@ -40,7 +40,7 @@ def refusal(error: ClientError) -> str | None:
 
 
 CONNECTIONS = 50
-"""Polls that were given up keep theirs for some seconds; rings must not wait for them."""
+"""Abandoned polls hold their connections for some seconds; rings must not wait for them."""
 
 
 class SqsQueue:
@@ -68,21 +68,22 @@ class SqsQueue:
         await self._stack.aclose()
 
     async def find(self) -> None:
-        """Learn the queue's URL, and make the queue when it does not exist. Raises Unavailable."""
+        """Find the queue's URL, creating the queue if it does not exist. Raises Unavailable."""
         with self._reachable():
             try:
                 answer = await self._client.get_queue_url(QueueName=self.name)
             except ClientError as error:
                 if not is_missing(error):
                     raise
-                # Without attributes, so that somebody else's making of it at the same time is no conflict.
+                # Without attributes, so that it does not conflict with another process that creates it at the same
+                # time.
                 answer = await self._client.create_queue(QueueName=self.name)
         if not answer.get("QueueUrl"):
             raise Unavailable(f"the queue {self.name}: the server at its endpoint is not SQS")
         self._url = answer["QueueUrl"]
 
     async def call(self, operation: str, **arguments: object) -> Mapping[str, Any]:
-        """One request; a queue that was lost meanwhile is made again first. Raises Unavailable."""
+        """Send one request. If the queue was lost meanwhile, it is created again first. Raises Unavailable."""
         if not self._url:
             await self.find()
         with self._reachable():
@@ -95,7 +96,7 @@ class SqsQueue:
             return await self._request(operation, arguments)
 
     async def in_batches(self, operation: str, entries: Sequence[SqsEntry]) -> list[RefusedEntry]:
-        """The entries that were not done. Raises Unavailable; some may have been done then."""
+        """Send the entries and return those not done. Raises Unavailable, also if some may have been done."""
         return await in_batches(lambda batch: self._batch(operation, batch), entries)
 
     async def _batch(self, operation: str, batch: Sequence[SqsEntry]) -> Mapping[str, Any]:
@@ -104,7 +105,7 @@ class SqsQueue:
         except Unavailable as error:
             if not is_invalid(error.__cause__):
                 raise
-            # SQS says of each entry what is wrong with it; some local servers refuse the request for one.
+            # SQS reports on each entry; some local servers refuse the whole request because of one.
             return {"Failed": [{"Id": entry["Id"], "Code": min(INVALID_REQUEST_CODES)} for entry in batch]}
 
     async def _request(self, operation: str, arguments: Mapping[str, object]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Which addresses a tenant's webhook may lead to: those of the public internet, whatever they are wrapped in."""
+"""The addresses that a tenant's webhook may lead to: public ones only, also when embedded in an IPv6 address."""
 
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -13,18 +13,18 @@ NEVER = [
         "169.254.0.0/16",  # link-local, with the metadata services of nearly every cloud
         "fe80::/10",
         "fd00:ec2::254/128",  # metadata of AWS
-        "100.100.100.200/32",  # of Alibaba
-        "192.0.0.192/32",  # of Oracle
-        "168.63.129.16/32",  # of Azure: a public address, and answered by the host
+        "100.100.100.200/32",  # metadata of Alibaba
+        "192.0.0.192/32",  # metadata of Oracle
+        "168.63.129.16/32",  # metadata of Azure: a public address that the host itself answers
         "224.0.0.0/4",
         "240.0.0.0/4",
         "ff00::/8",
         "::/128",
     )
 ]
-"""Not even where private addresses are allowed: no receiver has one of these."""
+"""Refused even where private addresses are allowed: no receiver has one of these."""
 
-# Beside what `ipaddress` calls not global, which differs between versions of Python.
+# Refused besides what `ipaddress` calls not global, which differs between versions of Python.
 PRIVATE = [
     ip_network(network)
     for network in (
@@ -56,9 +56,13 @@ COMPATIBLE = ip_network("::/96")
 
 
 def is_allowed(text: str, *, private: bool) -> bool:
-    """`private`: the tenant may reach inside. An address of IPv6 that leads to one of IPv4 counts as both."""
+    """Return True if a webhook may lead to this address.
+
+    `private` allows private addresses. An IPv6 address that leads to an IPv4 address must be allowed as both. Text that
+    is no address is refused.
+    """
     try:
-        # A scope, `%eth0`, is only to be had by those that are refused.
+        # Only link-local addresses have a scope such as `%eth0`, and those are refused anyway.
         address = ip_address(text.partition("%")[0])
     except ValueError:
         return False
@@ -76,7 +80,7 @@ def _within(address: IpAddress, networks: list[IpNetwork]) -> bool:
 
 
 def _meant(address: IpAddress) -> Iterator[IpAddress]:
-    """The address, and that of IPv4 which it leads to: through a gateway, or as another spelling of the same."""
+    """The address and every IPv4 address that it leads to, through a gateway or as another spelling."""
     if isinstance(address, IPv4Address) or address.ipv4_mapped is None:
         yield address
     if isinstance(address, IPv6Address):

@@ -1,6 +1,6 @@
-"""Deliveries over HTTP: to an address that was checked, with bounds on time and bytes, and no redirect followed.
+"""Deliveries over HTTP: to a checked address, bounded in time and bytes, without following redirects.
 
-No message holds an address, and no line of the log a URL: its query may be a secret of the receiver's.
+No message holds an address and no log line holds a URL, because its query may be a secret of the receiver.
 """
 
 import asyncio
@@ -17,13 +17,14 @@ from app.ports.sender import WebhookResponse, WebhookUnanswered
 
 TOTAL = 15.0
 CONNECT = 5.0
-"""Seconds: for a delivery with all that belongs to it, and for one address of the receiver."""
+"""Seconds: TOTAL for the whole delivery, CONNECT for a connection to one address of the receiver."""
 
 BODY = 2.0
-"""Seconds for what comes behind the status, which says all that counts: read that the receiver may end in peace."""
+"""Seconds for reading the body. Only the status counts; the body is read so that the receiver can finish
+undisturbed."""
 
 LARGEST_ANSWER = 64 * 1024
-"""Bytes of it that are read."""
+"""Bytes of the body that are read."""
 
 TIMED_OUT = WebhookUnanswered(code="timeout", message=f"the receiver has not answered within {TOTAL:g} s")
 
@@ -42,15 +43,18 @@ class HttpWebhookSender:
 
     @cached_property
     def _http(self) -> httpx.AsyncClient:
-        """When the first is sent: to read all certificates takes its time, and most processes send nothing."""
+        """The HTTP client, made for the first delivery.
+
+        Reading all certificates takes time, and most processes send nothing.
+        """
         return httpx.AsyncClient(
-            # No proxy of the environment: it would look the name up itself, and could lead inside.
+            # No proxy of the environment: it would resolve the name itself and could lead to an internal address.
             trust_env=False,
-            # Certificates as the environment says, such as those of a private authority.
+            # Certificates that the environment names, such as those of a private authority.
             verify=httpx.create_ssl_context(trust_env=True),
             follow_redirects=False,
             timeout=httpx.Timeout(self._total, connect=min(CONNECT, self._total), pool=None),
-            # None is kept: a connection belongs to one checked look-up.
+            # No connection is kept, because each belongs to one checked look-up.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
         )
 
@@ -75,7 +79,7 @@ class HttpWebhookSender:
     async def _sent(
         self, target: WebhookTarget, *, body: bytes, headers: Mapping[str, str]
     ) -> WebhookResponse | WebhookUnanswered:
-        """To the first address that takes a connection: until then, nobody has been told anything."""
+        """Send to the first address that accepts a connection. Before that, no receiver has seen any of it."""
         for address in target.addresses:
             with suppress(httpx.ConnectError, httpx.ConnectTimeout):
                 return await self._posted(target, address, body=body, headers=headers)
@@ -92,7 +96,7 @@ class HttpWebhookSender:
                 **headers,
                 "Host": target.url.netloc.decode("ascii"),
                 "Content-Type": "application/json",
-                # Uncompressed: what arrives is as large as what was sent.
+                # Uncompressed, so that the bound on bytes also bounds the memory.
                 "Accept-Encoding": "identity",
                 "User-Agent": "daira",
             },
@@ -113,21 +117,21 @@ class HttpWebhookSender:
         return WebhookResponse(status=response.status_code, retry_after=self._retry_after(response))
 
     def _retry_after(self, response: httpx.Response) -> timedelta | None:
-        """In seconds or as a date, where the receiver has reason to say so; None for nonsense."""
-        told = response.headers.get("Retry-After", "").strip()
-        if response.status_code not in {429, 503} or not told:
+        """The wait that a 429 or 503 asks for, in seconds or as a date; None without one or if it makes no sense."""
+        value = response.headers.get("Retry-After", "").strip()
+        if response.status_code not in {429, 503} or not value:
             return None
         with suppress(ValueError, TypeError, OverflowError):
-            if told.isascii() and told.isdigit():
-                return timedelta(seconds=int(told))
-            moment = parsedate_to_datetime(told)
+            if value.isascii() and value.isdigit():
+                return timedelta(seconds=int(value))
+            moment = parsedate_to_datetime(value)
             moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
             return max(timedelta(), moment - self._clock())
         return None
 
 
 async def _drained(response: httpx.Response) -> None:
-    """Read the body as far as the bounds allow; the status is known, and the rest changes nothing."""
+    """Read the body within the bounds. The status is known already, so an error or timeout here changes nothing."""
     read = 0
     with suppress(httpx.HTTPError, TimeoutError):
         async with asyncio.timeout(BODY):

@@ -1,4 +1,4 @@
-"""The addresses that a URL leads to: one parser, one look-up, and a check of every address."""
+"""The target of a webhook's URL: parsed by one parser, looked up once, with every address checked."""
 
 import asyncio
 import ipaddress
@@ -16,17 +16,17 @@ LONGEST = 2_000
 """Characters of a URL."""
 
 LOOKUPS = 16
-"""At the same time. On threads of their own: a tenant's slow name server must not hold up whoever looks for the
-database."""
+"""Simultaneous look-ups. They have threads of their own so that a tenant's slow name server delays no look-up of ours,
+such as that of the database."""
 
 PORTS = frozenset({80, 443, 8080, 8443})
-"""Ports of public receivers: services on other ports do not speak HTTP and must not be reached from here."""
+"""Ports of public receivers. Services on other ports don't speak HTTP and must not be reached from here."""
 
 NO_PUBLIC_ADDRESS = "the host of the URL has no public address"
-"""Also where it has none at all: who asks is not told what names there are inside."""
+"""Also said of a host without any address, so that callers can't probe for names inside the network."""
 
 ResolveHost = Callable[[str, int], Awaitable[list[str]]]
-"""Host and port; the addresses. Raises OSError."""
+"""Takes host and port and returns the addresses. Raises OSError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class WebhookTarget:
 
 
 class TargetRefused(Exception):
-    """Its text may be shown to the tenant."""
+    """The URL may not be used. The error's text may be shown to the tenant."""
 
 
 class TargetResolver:
@@ -51,13 +51,13 @@ class TargetResolver:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def find(self, text: str) -> WebhookTarget:
-        """Raises NoTarget, and TimeoutError by whoever limits the time."""
+        """Look the URL's host up and check every address. Raises TargetRefused."""
         url = self._parsed(text)
         try:
             addresses = await self._lookup(url.raw_host.decode("ascii"), _port(url))
         except (OSError, UnicodeError):
             raise TargetRefused(NO_PUBLIC_ADDRESS) from None
-        # One that is not allowed damns all: a name for both is how a check is got around.
+        # One address that is not allowed refuses all: a name with both kinds is how such checks are circumvented.
         if not addresses or not all(is_allowed(address, private=self._allow_private) for address in addresses):
             raise TargetRefused(NO_PUBLIC_ADDRESS)
         return WebhookTarget(url=url, addresses=tuple(dict.fromkeys(addresses)))
@@ -72,7 +72,7 @@ class TargetResolver:
         schemes = ("https", "http") if self._allow_http else ("https",)
         if url.scheme not in schemes:
             raise TargetRefused(f"the URL must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}")
-        # Not `host`: it reads `xn--…` back, and breaks on what is none.
+        # Not `host`, which decodes `xn--…` and fails on a malformed one.
         if not url.raw_host:
             raise TargetRefused("the URL has no host")
         if url.userinfo:
@@ -92,7 +92,7 @@ class TargetResolver:
 
 
 async def check(targets: TargetResolver, url: str, *, seconds: float) -> None:
-    """Raises Invalid."""
+    """Check that the URL may be used. Raises Invalid if not, also when the look-up takes longer than `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             await targets.find(url)
@@ -103,7 +103,7 @@ async def check(targets: TargetResolver, url: str, *, seconds: float) -> None:
 
 
 def pinned_url(target: WebhookTarget, address: str) -> httpx.URL:
-    """The same URL at this very address; the host's name goes into the header and into the handshake."""
+    """The URL with this address for its host. The host's name is sent in the Host header and the TLS handshake."""
     return target.url.copy_with(host=str(ipaddress.ip_address(address.partition("%")[0])))
 
 

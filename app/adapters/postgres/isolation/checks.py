@@ -1,4 +1,4 @@
-"""Checks of the database's catalogue that tenant isolation depends on. Each fault says what is wrong."""
+"""Checks of the database's catalogue: the conditions of tenant isolation. Each fault says what is wrong."""
 
 from collections.abc import Awaitable, Callable
 
@@ -16,7 +16,7 @@ MINIMUM = 15
 TO_HEAD = "daira migrate"
 """The end of a fault's text where a migration helps."""
 
-# A table holds tenants' rows if it says whose they are; doorbells hold nothing worth protecting.
+# A table with a tenant_id holds tenants' rows. Doorbells have one too, but hold nothing worth protecting.
 TENANT_TABLES = """
 select c.oid, c.relname as name, c.relowner, c.relrowsecurity and c.relforcerowsecurity as walled
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -40,7 +40,7 @@ async def login_is_ordinary(engine: PostgresEngine) -> list[str]:
     )
     for row in owners if not me["rolsuper"] else []:
         what = "owns the tenant tables" if row["mine"] else f"is a member of their owner {row['owner']}"
-        faults.append(f"the login {me['name']} {what} and could switch their wall off: use daira_app")
+        faults.append(f"the login {me['name']} {what} and could switch their row-level security off: use daira_app")
     return faults
 
 
@@ -78,7 +78,7 @@ async def nothing_looks_across(engine: PostgresEngine) -> list[str]:
 
 
 async def row_security_cannot_be_switched_off(engine: PostgresEngine) -> list[str]:
-    """The probe: a login that the wall binds is refused, one that it doesn't reads on."""
+    """Try to switch row-level security off. A login that it binds gets an error; any other reads on."""
     try:
         async with engine.begin() as connection:
             await connection.execute(text("set local row_security = off"))
@@ -87,11 +87,14 @@ async def row_security_cannot_be_switched_off(engine: PostgresEngine) -> list[st
         if is_refused(error):
             return []
         raise
-    return ["row_security = off does not raise an error for this login: it reads through the wall"]
+    return ["row_security = off does not raise an error for this login: it reads other tenants' rows; use daira_app"]
 
 
 async def schema_is_at_head(engine: PostgresEngine) -> list[str]:
-    """Or beyond: while a release is rolled out, its predecessor runs on the new schema. Revisions sort by time."""
+    """The schema must be at head or later: during a rollout, the previous release runs on the new schema.
+
+    Revisions sort by time.
+    """
     current, head = await migrations.current(engine) or "nothing", migrations.head()
     if current[:1].isdigit() and current >= head:
         return []
@@ -100,7 +103,7 @@ async def schema_is_at_head(engine: PostgresEngine) -> list[str]:
 
 
 async def scout_has_its_policies(engine: PostgresEngine) -> list[str]:
-    """Without them the two looks across tenants find nothing, and say nothing."""
+    """Check the scout's policies. Without them the two queries across tenants find nothing and give no error."""
     missing = await engine.call(
         "select w.t as name from (values ('jobs'), ('tenants')) w(t) where not exists (select from pg_policies p"
         " where p.schemaname = 'daira' and p.tablename = w.t and p.cmd = 'SELECT' and 'daira_scout' = any (p.roles))"
@@ -109,7 +112,7 @@ async def scout_has_its_policies(engine: PostgresEngine) -> list[str]:
 
 
 async def only_the_application_looks_across(engine: PostgresEngine) -> list[str]:
-    """A published function may be called by no role but daira_app, and by its owner."""
+    """Check that only daira_app and its owner may call a published function."""
     open_to = await engine.call(
         "select p.proname as name, coalesce(nullif(a.grantee, 0)::regrole::text, 'PUBLIC') as who"
         " from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
@@ -138,7 +141,7 @@ CHECKS: dict[str, Callable[[PostgresEngine], Awaitable[list[str]]]] = {
 
 
 def is_refused(error: BaseException | None) -> bool:
-    """By the server, for want of a right."""
+    """Return True if the server refused a statement for a lack of rights."""
     while error is not None:
         if isinstance(error, asyncpg.InsufficientPrivilegeError):
             return True

@@ -1,4 +1,4 @@
-"""Rights beside the policies: memberships, attributes and grants that would lead around tenant isolation."""
+"""Checks of rights other than policies: memberships, attributes and grants that would circumvent tenant isolation."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,7 +18,8 @@ from granted where grantee <> relowner order by 1, 2, 3, 4
 """
 
 OF_THE_APPLICATION = frozenset({"SELECT", "INSERT", "DELETE"})
-"""Rights on a whole table. UPDATE is granted by column: a row must not change tenants. Policies don't bind TRUNCATE."""
+"""Rights on a whole table. UPDATE is granted by column, because a row must not change its tenant. TRUNCATE ignores
+policies."""
 
 FIXED = frozenset({"tenant_id", "id"})
 
@@ -29,7 +30,10 @@ OF_THE_SCOUT = {
 
 
 async def the_login_belongs_to_nothing(engine: PostgresEngine) -> list[str]:
-    """Policies follow memberships. A login of another name may be a member of daira_app, and of nothing else."""
+    """Check the login's memberships, which policies follow.
+
+    A login of another name may be a member of daira_app, and of no other role.
+    """
     rows = await engine.call(
         "select current_user::text as me, r.rolname as role from pg_roles me, pg_roles r"
         " where me.rolname = current_user and not me.rolsuper"
@@ -45,9 +49,9 @@ async def roles_are_plain(engine: PostgresEngine) -> list[str]:
         " where rolname in ('daira_owner', 'daira_scout', current_user) order by 1"
     )
     faults = [f"{row['name']} is a superuser or has BYPASSRLS" for row in rows if row["above"]]
-    # What is replicated is not filtered by policies; who makes roles can make himself a member.
+    # Policies don't filter replicated rows, and a role that creates roles can make itself a member of any.
     faults += [f"{row['name']} has REPLICATION or CREATEROLE" for row in rows if row["power"]]
-    return faults + [f"{row['name']} can log in: nobody should" for row in rows if row["login"]]
+    return faults + [f"{row['name']} can log in: make it NOLOGIN" for row in rows if row["login"]]
 
 
 async def grants_are_narrow(engine: PostgresEngine) -> list[str]:
@@ -71,7 +75,10 @@ def _is_meant(who: str, what: str, *, table: str, column: str | None) -> bool:
 
 
 async def the_published_looks_are_the_scouts(engine: PostgresEngine) -> list[str]:
-    """With another owner's rights they would see more; without a search_path somebody else's functions would run."""
+    """Check the published functions' owner and search_path.
+
+    With another owner's rights they would read more rows. Without a search_path, another role's functions would run.
+    """
     rows = await engine.call(
         "select proname as name, proowner::regrole::text as owner, prosecdef as definer,"
         " coalesce(array_to_string(proconfig, ','), '') as config, count(*) over (partition by proname) as many"

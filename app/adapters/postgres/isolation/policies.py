@@ -1,4 +1,4 @@
-"""The tenant tables' policies, word for word: a policy that lets all rows pass isolates nothing."""
+"""A check of the policies of tenant tables, word for word: a policy that exists may still let all rows pass."""
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
@@ -7,8 +7,8 @@ from app.adapters.postgres.engine import PostgresEngine
 from app.adapters.postgres.isolation.checks import TENANT_TABLES
 
 CLAMPED = "tenant_id=SELECTNULLIFcurrent_setting'app.tenant_id',true,''"
-"""The clamp as the server prints it, without blanks, brackets, casts and labels. A helper function instead could be
-IMMUTABLE: its value would be kept in a plan, and the next tenant served with it."""
+"""The clamp's condition as the server prints it, without blanks, brackets, casts and labels. A helper function in its
+place could be IMMUTABLE: a plan would keep its value and serve the next tenant with it."""
 
 POLICIES = f"""
 select t.name as table, p.polname as policy, p.polpermissive as permissive, p.polcmd::text as command,
@@ -35,7 +35,10 @@ OF_THE_SCOUT = {
 
 
 async def policies_say_what_they_should(engine: PostgresEngine) -> list[str]:
-    """Permissive ones are joined by OR: each must be known. Restrictive ones can only take away; one is the clamp."""
+    """Check every policy.
+
+    Permissive ones are joined by OR, so each must be known; restrictive ones only remove rows.
+    """
     faults = []
     for row in await engine.call(POLICIES):
         table, name = row["table"], row["policy"]

@@ -1,4 +1,4 @@
-"""The tenant wall tried out, with the rights that the program has: what is seen across it, and what is let through."""
+"""A probe of tenant isolation with the program's own rights: tries to read and write rows of other tenants."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -17,12 +17,14 @@ from app.domain import selftest
 from app.domain.ids import TenantId
 from app.domain.usage import NOTHING
 
-# By the catalogue, so that a table is tried which this version does not know; without the right to read, none is seen.
+# Tables come from the catalogue, so that tables unknown to this version are tried too. Tables that the login can't read
+# show no rows anyway.
 READABLE = f"""
 select t.name from ({TENANT_TABLES}) t where has_table_privilege(t.oid, 'select') order by 1
 """
 
-# A wall that stands hides all rows but the clamped tenant's, which an index finds; one that does not shows the first.
+# With isolation, an index finds the clamped tenant's rows quickly and hides all others. Without it, the first row shows
+# the fault.
 NO_WALK = text("set local enable_seqscan = off")
 OTHERS = "select exists (select from daira.{table} where tenant_id is distinct from :mine) as seen"
 OWN = "select exists (select from daira.{table} where tenant_id = :mine) as seen"
@@ -30,17 +32,20 @@ OWN = "select exists (select from daira.{table} where tenant_id = :mine) as seen
 Values = dict[str, Any]
 
 ONE = UUID(int=1)
-"""The id of both tenants' document, job and key: each tenant has ids of its own."""
+"""The id of each tenant's document, job and key; two tenants may use the same id."""
 
 
 class PostgresIsolationProbe:
-    """For `daira selftest`, on an engine of its own with one connection: which use of it comes first matters."""
+    """Probes isolation for `daira selftest`.
+
+    It has an engine of its own with one connection, because the order of its uses matters.
+    """
 
     def __init__(self, engine: PostgresEngine) -> None:
         self._engine = engine
 
     async def furnish(self, tenant: TenantId) -> None:
-        """A row in every tenant table; the tenant is registered already."""
+        """Add a row to every tenant table; the tenant is registered already."""
         async with self._engine.begin() as connection:
             await _clamp(connection, tenant)
             for table, values in _rows(tenant).items():
@@ -48,11 +53,11 @@ class PostgresIsolationProbe:
                     await connection.execute(insert(table).values(values))
 
     async def tables(self) -> list[str]:
-        """Every table that holds tenants' rows and can be read."""
+        """The names of all tables that hold tenants' rows and can be read."""
         return [row["name"] for row in await self._engine.call(READABLE)]
 
     async def faults(self, mine: TenantId, theirs: TenantId) -> list[str]:
-        """Return the faults that two tenants with rows show; nothing when isolation holds."""
+        """The faults found with two furnished tenants; empty if isolation holds."""
         # The next connection is a fresh one. After its first clamp the setting is '' there, and never missing again.
         await self._engine.close()
         return [
@@ -83,7 +88,10 @@ class PostgresIsolationProbe:
         return [table.name for table, values in rows.items() if not await self._refuses(table, values, clamp=clamp)]
 
     async def _refuses(self, table: Table, values: Values, *, clamp: TenantId | None) -> bool:
-        """The row is there already: a wall that lets it pass ends in a duplicate key, and nothing is written."""
+        """Return True if the row is refused.
+
+        It exists already, so without isolation the insert ends in a duplicate key and writes nothing.
+        """
         try:
             async with self._engine.begin() as connection:
                 await _clamp(connection, clamp)
@@ -103,7 +111,7 @@ def _fault_list(what: str, names: list[str]) -> list[str]:
 
 
 def _rows(tenant: TenantId) -> dict[Table, Values]:
-    """One for each tenant table, in an order that foreign keys allow."""
+    """One row for each tenant table, in an order that foreign keys allow."""
     far_off = datetime.now(UTC) + timedelta(days=1)
     document = {"document_id": ONE}
     job = {"job_id": ONE}

@@ -1,8 +1,8 @@
-"""The roles, made once by an administrator. Who may do what with the tables is said by the migrations.
+"""The roles, which an administrator makes once. Migrations grant their rights on the tables.
 
 daira_owner  owns the schema and migrates it; forced row-level security binds it too
-daira_app    what web and worker log in as: no owner, no superuser, no BYPASSRLS, no memberships
-daira_scout  owns the two functions that see more than one tenant; can't log in
+daira_app    the login of web and worker: no owner, no superuser, no BYPASSRLS, no memberships
+daira_scout  owns the two functions that read more than one tenant; can't log in
 """
 
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ PLAIN = {
     "rolreplication": "noreplication",
     "rolinherit": "noinherit",
 }
-"""The attributes that each role must not have, by the catalogue's column."""
+"""The attributes that no role may have, by the catalogue's column."""
 
 INHERIT_OPTIONS_SINCE = 16
 
@@ -33,15 +33,14 @@ alter role daira_app set statement_timeout = '30s';
 alter role daira_app set idle_in_transaction_session_timeout = '30s';
 alter role daira_app set search_path = daira, public;
 """
-# A migration that touches tenants' rows without a clamp would change none and say nothing: this makes it an error.
+# A migration that touches tenants' rows without a clamp would silently change none; this makes it an error.
 FAIL_LOUDLY = "alter role daira_owner set row_security = off"
 
 
 async def make_roles(admin_url: str, *, owner_url: str, app_url: str) -> None:
-    """Create roles, database and schema, or bring them in line; passwords are those in the two URLs.
+    """Create roles, database and schema, or bring them in line. Passwords are those in the two URLs.
 
-    Raises Invalid where a URL names another role than the one it is for, or another database, and where the
-    administrator may not do all this.
+    Raises Invalid if a URL names another role than its own or another database, and if the administrator lacks a right.
     """
     database = _database(owner_url, OWNER)
     if _database(app_url, APP) != database:
@@ -77,25 +76,25 @@ async def _role(admin: asyncpg.Connection, name: str, *, login: bool, password: 
     if there is None:
         await admin.execute(f"create role {name} {'login' if login else 'nologin'} {' '.join(PLAIN.values())}")
     else:
-        # What is right is not said again: the administrator of a managed server may not even repeat `nosuperuser`.
+        # Correct attributes are not set again: the administrator of a managed server may not even repeat `nosuperuser`.
         wrong = [word for column, word in PLAIN.items() if there[column]]
         wrong += ["login" if login else "nologin"] if there["rolcanlogin"] != login else []
         if wrong:
             await admin.execute(f"alter role {name} {' '.join(wrong)}")
     if password:
-        # A utility statement takes no parameters; the server quotes the literal for us.
+        # A utility statement takes no parameters, so the server quotes the literal.
         literal = await admin.fetchval("select quote_literal($1::text)", password)
         await admin.execute(f"alter role {name} password {literal}")
 
 
 def _membership(admin: asyncpg.Connection) -> str:
-    """The owner hands the two functions over to the scout, and must be able to become it for that."""
+    """The grants that let the owner become the scout, to which it hands the two functions over."""
     options = " with inherit false, set true" if admin.get_server_version().major >= INHERIT_OPTIONS_SINCE else ""
     return f"grant {SCOUT} to {OWNER}{options}; grant {OWNER} to current_user"
 
 
 def _password(url: str) -> str:
-    """The password as a client that connects by this URL sends it."""
+    """The password in the URL, decoded as clients send it."""
     return unquote(urlsplit(url).password or "")
 
 

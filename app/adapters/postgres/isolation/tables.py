@@ -1,4 +1,4 @@
-"""The structure of tenant tables: keys that reveal nothing of other tenants, and nothing that copies or hides rows."""
+"""Checks of the tenant tables: keys that reveal nothing of other tenants, and nothing that copies or hides rows."""
 
 from collections.abc import Awaitable, Callable
 
@@ -6,7 +6,7 @@ from app.adapters.postgres.engine import PostgresEngine
 from app.adapters.postgres.isolation.checks import TENANT_TABLES
 
 OF_NOBODY = ("alembic_version", "doorbells")
-"""Tables without tenants' rows."""
+"""Tables that hold no tenants' rows."""
 
 DOORBELL = ("lane", "tenant_id", "job_id", "due_at", "turn")
 
@@ -17,7 +17,7 @@ TENANT_COLUMN = (
 
 
 async def keys_begin_with_the_tenant(engine: PostgresEngine) -> list[str]:
-    """A unique index without it, or a foreign key, answers whether another tenant has an id."""
+    """Check keys. A unique index or foreign key without the tenant would reveal that another tenant has an id."""
     rows = await engine.call(
         "select t.name, i.indexrelid::regclass::text as key"
         f" from {TENANT_COLUMN} t join pg_index i on i.indrelid = t.oid"
@@ -73,7 +73,7 @@ def _unknown(table: str, name: str) -> str:
 
 
 async def nothing_stands_beside_the_schema(engine: PostgresEngine) -> list[str]:
-    """Parts and views elsewhere: the policies of a table don't hold for a part of it that is read by its own name."""
+    """Check for partitions and views elsewhere. A table's policies don't hold for a partition read by its own name."""
     rows = await engine.call(
         f"select c.oid::regclass::text as name from ({TENANT_TABLES}) t join pg_inherits i on i.inhparent = t.oid"
         " join pg_class c on c.oid = i.inhrelid where c.relnamespace <> 'daira'::regnamespace"
@@ -88,7 +88,7 @@ async def nothing_stands_beside_the_schema(engine: PostgresEngine) -> list[str]:
 
 
 async def no_function_claims_to_be_leakproof(engine: PostgresEngine) -> list[str]:
-    """Such a function is asked before the policies are."""
+    """Check for LEAKPROOF functions, which run before the policies do."""
     rows = await engine.call(
         "select oid::regproc::text as name from pg_proc"
         " where proleakproof and pronamespace <> 'pg_catalog'::regnamespace order by 1"

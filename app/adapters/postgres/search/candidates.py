@@ -1,7 +1,7 @@
-"""Candidates: pages that have all words of an alternative, found by the index of words and ranked by what it says.
+"""Candidates: pages that have all words of an alternative, found and ranked by the index of words.
 
-What an alternative costs is what its rarest word costs: the documents that have it are walked, the other words are
-looked up in each. Of a word that is in very many documents the newest are walked.
+An alternative costs what its rarest word costs: all documents with that word are walked, and the other words are looked
+up in each. If a word is in very many documents, the newest are walked.
 """
 
 import json
@@ -18,7 +18,7 @@ from app.domain.search import SearchPosition
 WEIGHT = (1 << OF_A_WEIGHT) - 1
 
 WALKED = 10_000
-"""Documents that one look walks, shared among its lookups: 100,000 pages in some 0.3 s."""
+"""Documents that one search walks, shared among its lookups: 100,000 pages in some 0.3 s."""
 
 OF_A_WORD = """
 t.tenant_id = $1 and t.lexeme = a.{lexeme} and t.stemming = a.stemming and ($2::uuid is null or t.document_id = $2)
@@ -29,7 +29,7 @@ select a.stemming, a.lexeme,
           from (select from daira.terms t where {OF_A_WORD.format(lexeme="lexeme")} limit {WALKED}) n) as many
   from unnest($3::text[], $4::text[]) as a (stemming, lexeme)
 """
-# OFFSET 0: each row is looked up by the whole key, whatever the planner thinks of the numbers.
+# OFFSET 0 makes the planner look each row up by the whole key, whatever its estimates.
 WALK = f"""
 select document_id, page, max(rank) as rank, array_agg(distinct stemming) as stemmings
   from (select a.stemming, d.document_id, p.page, p.rank
@@ -59,7 +59,7 @@ having $8::int is null or (max(rank), document_id, -page) < ($8, $9::uuid, -$10:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermLookup:
-    """Words of one alternative in one stemming, all of which a page must have."""
+    """The words of one alternative in one stemming, all of which a page must have."""
 
     stemming: str
     lexemes: tuple[str, ...]
@@ -79,7 +79,7 @@ async def candidates(
     after: SearchPosition | None,
     limit: int,
 ) -> list[Candidate]:
-    """Best first."""
+    """The candidates, best first."""
     lookups = await _rarest_first(clamped, lookups, document_id)
     if not lookups:
         return []
@@ -104,7 +104,7 @@ async def candidates(
 async def _rarest_first(
     clamped: ClampedConnection, lookups: Sequence[TermLookup], document_id: DocumentId | None
 ) -> list[TermLookup]:
-    """Without those of which a word is nowhere."""
+    """Sort each lookup's words, rarest first. Lookups with a word that no document has are left out."""
     words = sorted({(lookup.stemming, lexeme) for lookup in lookups for lexeme in lookup.lexemes})
     stemmings, lexemes = [word[0] for word in words], [word[1] for word in words]
     rows = await clamped.call(COUNT, clamped.tenant_id, document_id, stemmings, lexemes)

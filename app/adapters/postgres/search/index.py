@@ -1,6 +1,7 @@
-"""The index of words, filled by Postgres itself: for every word of a document the pages that have it.
+"""The index of words, filled by Postgres itself: for every word of a document, the pages that have it.
 
-Sorted, and under the lock of the document's row: two that index one document come one after the other.
+Rows are inserted in order, and under the lock of the document's row: of two concurrent runs for one document, one
+waits.
 """
 
 from app.adapters.postgres.clamped import ClampedConnection
@@ -11,20 +12,21 @@ from app.domain.text_search import CHARACTERS, SIMPLE, UNSPACED, config_of, stem
 # ruff: noqa: S608 - statements put together from our own parts
 
 MOST_OF_A_PAGE = 100_000
-"""Characters of a page that are searched. A tsvector holds a mebibyte, and a character makes up to 8 bytes of one."""
+"""Characters of a page that are searched. A tsvector holds a mebibyte, and a character takes up to 8 bytes of it."""
 
 MOST_OF_A_DOCUMENT = 10_000_000
 """Characters: some 5,000 pages, 6 s of the database's time."""
 
 OF_A_WEIGHT = 10
-"""Bits: 0 to 1,023. A place is one number for two, for the row of a word that is met once is mostly overhead."""
+"""Bits of a weight: 0 to 1,023. Page and weight share one number, because the row of a word found once is mostly
+overhead."""
 LAST_PAGE = (1 << 31 - OF_A_WEIGHT) - 1
 
 LESS = "\x1e"
-"""For `<`: to the parser what follows would be a tag, which it leaves out, and all of a script with it."""
+"""Replaces `<`. The parser would take the text after it for a tag and leave it out; of a script, all of its text."""
 
-# NFKC makes one letter of two that look alike, and "fi" of the ligature. A soft hyphen is seen at a line's end alone.
-# To what is ASCII it does nothing, which would take as long as finding the words.
+# NFKC unifies letters that look alike, and splits the ligature "fi". A soft hyphen shows at a line's end only. ASCII is
+# skipped, because NFKC changes nothing in it and takes as long as finding the words.
 READ = f"""
 translate(left(case when octet_length({{text}}) = char_length({{text}}) then {{text}}
                     else replace(normalize({{text}}, nfkc), U&'\\00AD', '') end,
@@ -32,7 +34,7 @@ translate(left(case when octet_length({{text}}) = char_length({{text}}) then {{t
 """
 
 BLANK = "\x1f"
-"""A blank to the parser in every locale, and no more in a snippet. Beside each character that is a word of its own."""
+"""A blank to the parser in every locale, removed from snippets. Surrounds each character that is a word of its own."""
 
 SPACED = f"""
 case when {{stemming}} = '{CHARACTERS}' then regexp_replace({{text}}, '([{UNSPACED}])', E'{BLANK}\\\\1{BLANK}', 'g')
@@ -47,8 +49,8 @@ delete from daira.terms where tenant_id = $1 and document_id = $2
 """
 MARK = "insert into daira.indexed (tenant_id, document_id, stemming) select $1, $2, unnest($3::text[])"
 
-# A word's weight on a page is BM25's: how often it is there, measured by the page's length (1,500 characters are
-# usual); at least 1 and at most 1,000. Materialized: the planner would parse each page's text again and again.
+# A word's weight on a page is that of BM25: its frequency, relative to the page's length (1,500 characters are usual);
+# at least 1 and at most 1,000. Materialized, or the planner would parse each page's text repeatedly.
 FILL = f"""
 with read as materialized (
     select p.number, s.stemming, p.size,
@@ -88,6 +90,6 @@ async def index_document(clamped: ClampedConnection, document_id: DocumentId, *,
         [stemming for _, stemming in wanted],
         [config_of(stemming) for _, stemming in wanted],
     )
-    # A document without a word is indexed too.
+    # A document without any word counts as indexed too.
     await clamped.call(MARK, *mine, sorted({stemming for _, stemming in wanted}) or [SIMPLE])
     return True

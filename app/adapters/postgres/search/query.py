@@ -1,4 +1,4 @@
-"""Search: candidates by the index of words, which holds under row-level security; then what an index can't tell."""
+"""Search: candidates from the index of words, under row-level security, then the checks that no index can make."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,10 @@ from app.domain.text_search import ALL, CHARACTERS, config_of
 TIMEOUT = "set local statement_timeout = '5s'"
 
 CHECKED = 200
-"""Candidates whose text is looked at in one request, where the index can't tell: some 1 ms each."""
+"""Candidates whose text is checked in one request, where the index can't decide: some 1 ms each."""
 AT_A_TIME = 50
 
-# Only stemmings that the tenant has documents in: another language's words would not be found anyway.
+# Only stemmings of the tenant's own documents: words of other languages would not be found anyway.
 ASK = """
 select s.stemming, q.query::text as query, querytree(q.query) as required
   from unnest($2::text[], $3::text[], $4::text[]) as s (stemming, config, text)
@@ -51,18 +51,18 @@ select c.number, (select filename from daira.documents d where d.tenant_id = $1 
 LEXEME = re.compile(r"'((?:[^'\\]|''|\\.)*)'")
 ESCAPED = re.compile(r"''|\\(.)")
 INEXACT = re.compile(r"<(-|\d+)>|!")
-"""In what is left of a query without its lexemes: what an index of words can't tell."""
+"""Operators that an index of words can't check, in a query without its lexemes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresQuery:
-    """A query as Postgres reads it."""
+    """A query as Postgres parses it."""
 
     lookups: Sequence[TermLookup]
     queries: Mapping[str, str]
-    """By stemming: all alternatives as one tsquery."""
+    """All alternatives as one tsquery, by stemming."""
     exact: bool
-    """A page that has the words is found: nothing else is to be looked at."""
+    """True if having the words is enough for a page: nothing else needs to be checked."""
 
 
 class PostgresSearch:
@@ -92,49 +92,49 @@ class PostgresSearch:
     ) -> SearchResults:
         try:
             await self._clamped.call(TIMEOUT)
-            asked = await self._ask(query)
-            return await self._find(asked, limit=limit, after=after, document_id=document_id)
+            parsed = await self._parse(query)
+            return await self._find(parsed, limit=limit, after=after, document_id=document_id)
         except asyncpg.QueryCanceledError as error:
             raise Unavailable("the search takes too long; use rarer words, or try again later") from error
 
-    async def _ask(self, query: SearchQuery) -> PostgresQuery:
+    async def _parse(self, query: SearchQuery) -> PostgresQuery:
         wanted = [(stemming, each.written(stemming)) for stemming in ALL for each in query.alternatives]
         stemmings, texts = [stemming for stemming, _ in wanted], [text for _, text in wanted]
         rows = await self._clamped.call(ASK, self._tenant_id, stemmings, [*map(config_of, stemmings)], texts)
         return _postgres_query([(row["stemming"], row["query"], row["required"]) for row in rows])
 
     async def _find(
-        self, asked: PostgresQuery, *, limit: int, after: SearchPosition | None, document_id: DocumentId | None
+        self, parsed: PostgresQuery, *, limit: int, after: SearchPosition | None, document_id: DocumentId | None
     ) -> SearchResults:
-        most = limit + 1 if asked.exact else CHECKED
-        found = await candidates(self._clamped, asked.lookups, document_id=document_id, after=after, limit=most)
-        fitting = await self._fitting(asked, found, enough=limit + 1)
+        most = limit + 1 if parsed.exact else CHECKED
+        found = await candidates(self._clamped, parsed.lookups, document_id=document_id, after=after, limit=most)
+        fitting = await self._fitting(parsed, found, enough=limit + 1)
         if len(fitting) > limit:
             more: SearchPosition | None = fitting[limit - 1][0]
         else:
             more = found[-1].place if len(found) == most else None
-        return SearchResults(hits=await self._told(asked, fitting[:limit]), more=more)
+        return SearchResults(hits=await self._hits(parsed, fitting[:limit]), more=more)
 
     async def _fitting(
-        self, asked: PostgresQuery, found: Sequence[Candidate], *, enough: int
+        self, parsed: PostgresQuery, found: Sequence[Candidate], *, enough: int
     ) -> list[tuple[SearchPosition, str]]:
-        """Each with the stemming that it was found by."""
-        if asked.exact:
+        """The candidates that fit, each with the stemming that it was found by."""
+        if parsed.exact:
             return [(candidate.place, candidate.stemmings[0]) for candidate in found]
         fitting: list[tuple[SearchPosition, str]] = []
         for first in range(0, len(found), AT_A_TIME):
             batch = found[first : first + AT_A_TIME]
             pages = [(n, each.place, stemming) for n, each in enumerate(batch) for stemming in each.stemmings]
-            rows = await self._of_pages(FITTING, asked, pages)
+            rows = await self._of_pages(FITTING, parsed, pages)
             fitting += [(batch[row["number"]].place, row["stemming"]) for row in rows]
             if len(fitting) >= enough:
                 break
         return fitting
 
-    async def _told(self, asked: PostgresQuery, fitting: Sequence[tuple[SearchPosition, str]]) -> list[SearchHit]:
-        """A page that has gone meanwhile is left out."""
+    async def _hits(self, parsed: PostgresQuery, fitting: Sequence[tuple[SearchPosition, str]]) -> list[SearchHit]:
+        """The hits with their snippets. Pages removed meanwhile are left out."""
         pages = [(n, place, stemming) for n, (place, stemming) in enumerate(fitting)]
-        rows = await self._of_pages(SNIPPETS, asked, pages)
+        rows = await self._of_pages(SNIPPETS, parsed, pages)
         return [
             SearchHit(
                 document_id=(place := fitting[row["number"]][0]).document_id,
@@ -147,10 +147,10 @@ class PostgresSearch:
         ]
 
     async def _of_pages(
-        self, statement: str, asked: PostgresQuery, pages: Sequence[tuple[int, SearchPosition, str]]
+        self, statement: str, parsed: PostgresQuery, pages: Sequence[tuple[int, SearchPosition, str]]
     ) -> list[asyncpg.Record]:
-        """In the order of their numbers."""
-        stemmings = list(asked.queries)
+        """Execute a statement on pages; its rows come in the order of the pages' numbers."""
+        stemmings = list(parsed.queries)
         return await self._clamped.call(
             statement,
             self._tenant_id,
@@ -160,13 +160,13 @@ class PostgresSearch:
             [stemming for _, _, stemming in pages],
             stemmings,
             [*map(config_of, stemmings)],
-            list(asked.queries.values()),
+            list(parsed.queries.values()),
             [*map(_style, stemmings)],
         )
 
 
 def _postgres_query(rows: Sequence[tuple[str, str, str]]) -> PostgresQuery:
-    """Raises Invalid where there are stemmings, and in none of them a word to look for."""
+    """The query from its rows. Raises Invalid if there are stemmings but no word to search for in any of them."""
     lookups: list[TermLookup] = []
     queries: dict[str, list[str]] = {}
     for stemming, query, required in rows:
@@ -181,13 +181,13 @@ def _postgres_query(rows: Sequence[tuple[str, str, str]]) -> PostgresQuery:
 
 
 def _lexemes(required: str) -> tuple[str, ...]:
-    """The lexemes of a tsquery that is given as text."""
+    """The lexemes in a tsquery's text."""
     found = (ESCAPED.sub(lambda escaped: escaped[1] or "'", quoted) for quoted in LEXEME.findall(required))
     return tuple(dict.fromkeys(found))
 
 
 def _style(stemming: str) -> str:
-    """The options of `ts_headline`. Where each character is a word, more of them make a line."""
+    """The options for snippets. If each character is a word, a line takes more of them."""
     most = 80 if stemming == CHARACTERS else 30
     return (
         f'StartSel="{OPEN}", StopSel="{CLOSE}", MaxFragments=2, ShortWord=0, MinWords={most // 3}, MaxWords={most},'
