@@ -1,4 +1,4 @@
--- Takes away all that this migration made, with all data. For tests only.
+-- Removes everything that this migration made, with all data. For tests only.
 drop function daira.announce(text, uuid[]);
 drop function daira.answer(text, int);
 drop function daira.backlog();

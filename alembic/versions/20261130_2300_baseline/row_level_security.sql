@@ -2,7 +2,7 @@
 --
 -- A transaction is clamped by the setting app.tenant_id. After its first use on a connection the setting is never NULL
 -- again but '', hence nullif: an unclamped read finds nothing, an unclamped write is refused. The setting is wrapped in
--- a select: it is evaluated once for a statement, and not planned anew in the loops of the functions.
+-- a select so that it is evaluated once for a statement, and not planned anew in the loops of the functions.
 --
 -- Permissive policies are joined by OR and follow role membership; the restrictive twin bounds them all.
 
@@ -132,9 +132,8 @@ create policy tenant_clamp on daira.usage as restrictive for all to daira_app
 using (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')))
 with check (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')));
 
--- A tenant's removal takes all that it has along, by the foreign keys' cascade, which runs with the rights of the
--- tables' owner: no grant to delete jobs, keys or history is needed. The tenant must be suspended first. Then none of
--- its keys is accepted and none of its jobs claimed meanwhile, and no single wrong statement takes an active tenant's
--- work away.
+-- A tenant's removal deletes all of its rows by the foreign keys' cascade, which runs with the rights of the tables'
+-- owner: no grant to delete jobs, keys or history is needed. The tenant must be suspended first. Then none of its keys
+-- is accepted and none of its jobs claimed meanwhile, and no single wrong statement deletes an active tenant's work.
 create policy tenant_suspended_first on daira.tenants as restrictive for delete to daira_app
 using (state = 'suspended');

@@ -1,6 +1,6 @@
 -- The scout finds tenants with work, across all tenants: no ids, no payload, no finished job, no write.
 --
--- This comes after grants.sql: once the functions belong to the scout, their rights are no longer ours to change.
+-- This comes after grants.sql: once the functions belong to the scout, only the scout can change their rights.
 grant usage on schema daira to daira_scout;
 grant select (tenant_id, kind, state, run_after, ring_after, lease_until) on daira.jobs to daira_scout;
 grant select (tenant_id, state) on daira.tenants to daira_scout;

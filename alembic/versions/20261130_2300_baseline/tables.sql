@@ -3,7 +3,7 @@
 -- Primary keys are (tenant_id, id) and foreign keys carry tenant_id: a key on id alone lets one tenant probe another's
 -- ids through duplicate-key errors.
 
--- A limit that is NULL is decided by the setting.
+-- A limit that is NULL is taken from the setting.
 create table daira.tenants (
     tenant_id text not null,
     state text not null default 'active',
@@ -161,17 +161,17 @@ create table daira.jobs (
     autovacuum_analyze_scale_factor = 0.05,
     autovacuum_vacuum_cost_delay = 1
 );
--- Within a tenant and never across: two tenants with the same document are two jobs.
+-- Within a tenant and never across tenants: two tenants with the same document have two jobs.
 create unique index jobs_dedup on daira.jobs (tenant_id, kind, dedup_key)
 where dedup_key is not null and state in ('queued', 'claimed');
 -- The second condition keeps a claim by id from being proven against this index, which would walk the tenant's queue.
 create index jobs_ring on daira.jobs (tenant_id, ring_after) where state = 'queued' and ring_after is not null;
--- Claimed jobs across tenants, and whether a tenant has any live job: the one probe that most tenants get in a full
--- pass.
+-- For claimed jobs across tenants, and for the question if a tenant has any live job. Most tenants get only this one
+-- probe in a full pass.
 create index jobs_live on daira.jobs (state, tenant_id) where state in ('queued', 'claimed') and kind is not null;
--- Partial, so that nothing but the primary key is left for a look-up by id.
+-- Partial, so that the primary key is the only index for a look-up by id.
 create index jobs_of_document on daira.jobs (tenant_id, document_id) where document_id is not null;
--- For a webhook's deliveries, and for the purge. An id is its last column: no claim by id can be led into it.
+-- For a webhook's deliveries, and for the purge. An id is its last column, so that no claim by id uses it.
 create index jobs_without_document on daira.jobs (tenant_id, webhook_id, id) where document_id is null;
 create index jobs_changed on daira.jobs (tenant_id, changed) where changed is not null;
 -- For the backlog only: no other query may say `kind > ''`, so that the planner does not take this index for a claim or
@@ -205,7 +205,7 @@ create table daira.results (
     constraint results_job_fkey foreign key (tenant_id, job_id) references daira.jobs on delete cascade
 );
 
--- The pages that an attempt has read, kept until the job settles: a job that is taken up again reads no page twice.
+-- The pages that an attempt has read, kept until the job settles, so that the next attempt reads no page twice.
 create table daira.drafts (
     tenant_id text not null,
     job_id uuid not null,
@@ -225,7 +225,7 @@ create table daira.drafts (
     constraint drafts_job_fkey foreign key (tenant_id, job_id) references daira.jobs on delete cascade
 );
 
--- The answers of a language model, kept until the job that asked settles: nobody pays for one twice.
+-- The answers of a language model, kept until their job settles, so that no answer is paid for twice.
 create table daira.answers (
     tenant_id text not null,
     job_id uuid not null,
@@ -254,7 +254,7 @@ create table daira.idempotency_keys (
     constraint idempotency_keys_document_fkey foreign key (tenant_id, document_id)
     references daira.documents on delete cascade
 );
--- A document is removed without a walk through the tenant's keys; so are keys that have expired.
+-- For the removal of a document, and of expired keys, without a walk through the tenant's keys.
 create index idempotency_keys_document on daira.idempotency_keys (tenant_id, document_id);
 create index idempotency_keys_expiry on daira.idempotency_keys (tenant_id, expires_at);
 
@@ -295,8 +295,8 @@ create table daira.usage (
 );
 create index usage_days on daira.usage (tenant_id, day);
 
--- The queue, where Postgres is the queue as well. It holds nothing worth protecting: no row-level security, no log, and
--- losing it loses nothing. One bell for a job is enough, however often it is rung. A bell without a turn is delayed.
+-- The queue, if Postgres is the queue as well. It holds nothing worth protecting, so it has no row-level security and
+-- no log, and may be lost. A job has one bell, however often it is rung. A bell without a turn is delayed.
 create unlogged table daira.doorbells (
     lane text not null,
     tenant_id text not null,

@@ -1,8 +1,8 @@
 -- Insert a job of kind 'webhook' for each of the tenant's webhooks that asks for the end of one of these jobs. The
 -- payload holds the job as it ended, so that every attempt sends the same bytes.
 --
--- The caller has set the clamp and locked the jobs. Nobody else sees what is inserted, so its order does not matter.
--- The settings leave the planner nothing but a look-up by an index, whatever the statistics say.
+-- The caller has set the clamp and locked the jobs. No other session sees the new rows, so their order does not matter.
+-- The settings force the planner to use an index, whatever the statistics say.
 create function daira.announce(
     p_tenant text,
     p_jobs uuid[]

@@ -1,7 +1,7 @@
--- Take doorbells off the Postgres queue. A bell that is taken is gone: each wakes one worker, and a worker that dies
--- with it costs one sweep. Where there is none, one row holds the seconds until the next delayed bell is due.
+-- Take doorbells off the Postgres queue. A bell that is taken is removed: it wakes one worker, and a worker that dies
+-- with it costs one sweep. Without bells, one row holds the seconds until the next delayed bell is due.
 --
--- The settings leave the planner nothing but a look-up by an index, whatever the statistics say.
+-- The settings force the planner to use an index, whatever the statistics say.
 create function daira.answer(
     p_lane text,
     p_limit int

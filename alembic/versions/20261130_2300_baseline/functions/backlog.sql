@@ -1,4 +1,4 @@
--- The number of jobs that wait, run or are stuck, by kind, and the age of the oldest due job.
+-- The numbers of jobs that wait, run or are stuck, by kind, and the age of the oldest due job.
 --
 -- One of the two functions that see more than one tenant. They belong to daira_scout (scout.sql), which can neither
 -- log in nor bypass row-level security: it has a policy for live rows, and SELECT on six columns of them.

@@ -1,7 +1,7 @@
 -- Renew the leases of running jobs, for many tenants in one round trip. Rows that are locked are passed over, so that
--- a heartbeat may go on while a job is settled. claim.sql says what rules such functions keep.
+-- a heartbeat may go on while a job is settled. claim.sql lists the rules of such functions.
 --
--- The settings leave the planner nothing but a look-up by an index, whatever the statistics say.
+-- The settings force the planner to use an index, whatever the statistics say.
 create function daira.beat(
     p_tenants text[],
     p_jobs uuid[],

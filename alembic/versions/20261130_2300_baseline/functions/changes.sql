@@ -1,10 +1,10 @@
 -- The jobs whose state changed in transactions that p_upto sees (default: this statement's snapshot) and p_since does
 -- not, in the order of the transactions' numbers, from a place on. No job comes twice in that order, however many
--- pages it takes: a job that changes again meanwhile leaves the window. No row at all: p_since is not of this
--- database's past.
+-- pages it takes: a job that changes again meanwhile leaves the window. No row at all means that p_since is not of
+-- this database's past.
 --
 -- A number beyond the snapshot came with a restored dump, from another server, and means nothing here.
--- docs/decisions/0030 says why there is no log of events.
+-- docs/decisions/0030 gives the reason why there is no log of events.
 create function daira.changes(
     p_tenant text,
     p_since pg_snapshot,

@@ -12,7 +12,7 @@
 -- - Each tenant gets its slice of the arrays once: filtering all arrays for every tenant cost twice as much for a
 --   claim of ten jobs a tenant.
 --
--- The settings leave the planner nothing but a look-up by an index, whatever the statistics say.
+-- The settings force the planner to use an index, whatever the statistics say.
 create function daira.claim(
     p_tenants text[],
     p_jobs uuid[],

@@ -1,6 +1,6 @@
--- The number of a tenant's live jobs, for its limit. It counts no further than asked, and by the index jobs_live
--- whatever the statistics say: with a limit in sight the planner takes a walk over the table for cheap, which it is
--- not where the live jobs are the last of many, and a bitmap would count them all first.
+-- The number of a tenant's live jobs, for its limit. It counts no further than p_at_most, and by the index jobs_live
+-- whatever the statistics say. With a limit, the planner takes a walk over the table to be cheap, which it is not if
+-- the live jobs are the last of many; and a bitmap would count them all first.
 create function daira.live_jobs(
     p_tenant text,
     p_at_most int

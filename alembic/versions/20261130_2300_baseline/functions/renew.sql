@@ -1,7 +1,7 @@
 -- Write new leases and progress into jobs that the caller has locked.
 --
--- The settings leave the planner nothing but a scan by place (ctid): joined by id again, a plan made while the table
--- was small may walk all of a tenant's jobs. A locked row keeps its place until the transaction ends.
+-- The settings force the planner to scan by place (ctid). Joined by id again, a plan made while the table was small
+-- may walk all of a tenant's jobs. A locked row keeps its place until the transaction ends.
 create function daira.renew(
     p_places tid[],
     p_progress jsonb[],

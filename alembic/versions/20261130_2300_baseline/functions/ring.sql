@@ -1,13 +1,13 @@
--- Put doorbells into the Postgres queue. They are sorted: otherwise concurrent batches deadlock. One bell for a job is
--- enough: the sooner one counts, and a turn is kept.
+-- Put doorbells into the Postgres queue. They are sorted, because concurrent batches would deadlock otherwise. A job
+-- has one bell: the sooner one counts, and its turn is kept.
 --
--- The queue serves tenants in turn, so that a tenant with ten thousand bells delays nobody else's one. Each bell has a
--- turn, its place in the order of service: one more than the tenant's last bell, and no less than the turn that is
--- being served. So a tenant's k-th bell waits for the others' k-th, and a late one joins the current round. (Start-
--- time fair queueing, Goyal, Vin and Cheng 1997, with bells of equal length.) Both numbers are one index probe away. A
--- delayed bell has no turn yet: it gets one from the first worker that asks after its time has come.
+-- The queue serves tenants in turn, so that a tenant with ten thousand bells does not delay another's one. Each bell
+-- has a turn, its place in the order of service: one more than the tenant's last bell, and no less than the turn that
+-- is being served. So a tenant's k-th bell waits for the others' k-th, and a late one joins the current round.
+-- (Start-time fair queueing, Goyal, Vin and Cheng 1997, with bells of equal length.) Both numbers are one index probe
+-- away. A delayed bell has no turn yet: it gets one from the first worker that asks after its time has come.
 --
--- The settings leave the planner nothing but a look-up by an index, whatever the statistics say.
+-- The settings force the planner to use an index, whatever the statistics say.
 create function daira.ring(
     p_lane text,
     p_tenants text[],

@@ -1,7 +1,7 @@
 -- Settle jobs, for many tenants in one round trip. The fence decides which attempts are still held; nothing is written
--- for the others. claim.sql says what rules such functions keep.
+-- for the others. claim.sql lists the rules of such functions.
 --
--- The settings leave the planner nothing but a look-up by an index, whatever the statistics say.
+-- The settings force the planner to use an index, whatever the statistics say.
 create function daira.settle(
     p_tenants text[],
     p_jobs uuid[],

@@ -1,7 +1,7 @@
 -- Give back jobs whose lease ran out and return jobs that are due for a ring, for many tenants in one round trip.
--- claim.sql says what rules such functions keep.
+-- claim.sql lists the rules of such functions.
 --
--- The settings leave the planner nothing but a look-up by an index, whatever the statistics say.
+-- The settings force the planner to use an index, whatever the statistics say.
 create function daira.sweep(
     p_tenants text[],
     p_limit int,
