@@ -1,6 +1,6 @@
-"""Published advisories against what production installs: a finding fails, unless a reason stands beside it here.
+"""Checks the packages of a production install against published advisories. A finding fails unless accepted here.
 
-What can't be looked up is told and does not pass for checked; with DAIRA_AUDIT=required it fails too.
+Packages that can't be looked up are reported and do not count as checked. With DAIRA_AUDIT=required they fail too.
 """
 
 import json
@@ -28,7 +28,7 @@ def main() -> int:
 
 
 def provide() -> None:
-    """Of hashed packages, and apart from Daira's own: an auditor must not decide what is audited."""
+    """Install the auditor from hash-checked packages, apart from Daira's: it must not decide what is audited."""
     wanted = ROOT / "requirements" / "audit.txt"
     stamp = HOME / ".installed"
     if stamp.exists() and stamp.read_bytes() == wanted.read_bytes():
@@ -55,7 +55,7 @@ def ask(requirements: Path) -> list[dict[str, object]] | None:
 
 
 def judge(name: str, dependencies: list[dict[str, object]] | None) -> bool:
-    """Whether it fails; prints what was found."""
+    """Print the findings. Returns True if they fail the check."""
     if not dependencies:
         print(f"NOT CHECKED: requirements/{name}.txt, the advisories could not be reached")
         return must_be_checked()

@@ -1,7 +1,7 @@
 """Writes the pages that a docs engine builds (`site.py prepare`), and checks the site that it built (`site.py check`).
 
-Any docs engine will do: it finds plain pages in build/docs, whose links lead to each other. The check fails on an
-address of another server that a browser would ask when it shows a page.
+Any docs engine can be used: it finds plain pages in build/docs, whose links lead to each other. The check fails on an
+address of another server from which a browser would fetch something when it shows a page.
 """
 
 import os
@@ -31,7 +31,7 @@ FENCED_OR_LINK = re.compile(
 )
 ELSEWHERE = re.compile(r"[a-z][a-z+.-]*:|//")
 MARK = re.compile(r"^<!-- (?:run|not run).*? -->\n", re.MULTILINE)
-"""Instructions to tests/support/snippets.py, which are not for readers."""
+"""Instructions to tests/support/snippets.py, which readers don't need."""
 
 SERVER = r"(?:(?:https?|wss?):)?//[\w.$-]"
 IN_STYLE = re.compile(rf"""(?:url\(|@import)\s*["']?({SERVER}[^"')\s;]*)""", re.IGNORECASE)
@@ -45,17 +45,17 @@ FILE_IN_SCRIPT = re.compile(rf"""["'`]({SERVER}[^"'`\s]*\.(?:m?js|css|json|wasm|
 """The address of a file, whatever the script does with it: a loader may have any name in a minified bundle."""
 
 UNUSED = {
-    # Loaded for a page with a diagram of Mermaid's.
+    # Loaded for a page with a Mermaid diagram.
     "https://unpkg.com/mermaid@": re.compile(r'class="(?:[^"]* )?mermaid[ "]'),
     # Loaded in browsers of before 2020, which lack ResizeObserver.
     "https://unpkg.com/resize-observer-polyfill": None,
-    # Asked for a repository's stars where the header links to one.
+    # Requested for a repository's stars where the header links to one.
     "https://api.github.com/": re.compile(r'data-md-component="source"'),
 }
-"""Addresses in mkdocs-material's own script, with the mark on a page without which the script asks none of them."""
+"""Addresses in mkdocs-material's own script, with the mark on a page without which the script requests none of them."""
 
 NOT_FETCHED = {"alternate", "author", "canonical", "help", "license", "next", "prev", "search"}
-"""Relations of `<link>` that a browser does nothing about."""
+"""Relations of `<link>` that a browser does not fetch."""
 
 
 def prepare(pages: Path) -> None:
@@ -107,7 +107,7 @@ def _records() -> str:
 
 
 def check(site: Path) -> list[str]:
-    """What a browser would fetch from another server, a line for each, with the file that asks for it."""
+    """The addresses that a browser would fetch from another server, a line for each, with the file that requests it."""
     pages = sorted(site.rglob("*.html"))
     if not pages:
         return [f"{site} has no pages: build the site before it is checked"]
@@ -123,7 +123,7 @@ def check(site: Path) -> list[str]:
 
 
 def fetched(text: str, *, kind: str) -> list[str]:
-    """The addresses of other servers that the text of a page, picture, style or script asks for."""
+    """The addresses of other servers that the text of a page, picture, style or script requests."""
     match kind:
         case ".css":
             return IN_STYLE.findall(STYLE_COMMENT.sub("", text))
@@ -161,7 +161,7 @@ class _Page(HTMLParser):
 
 
 def _asked(tag: str, given: dict[str, str]) -> list[str]:
-    """The values of the attributes for which a browser asks at once, other than `href` of what is clicked."""
+    """The values of attributes that a browser fetches at once; not the `href` of links."""
     asked = [given.get("src", ""), given.get("poster", ""), given.get("data", "") if tag == "object" else ""]
     asked += [part.strip().split(" ")[0] for part in given.get("srcset", "").split(",")]
     if tag in {"image", "use", "feimage"}:

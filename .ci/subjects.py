@@ -1,6 +1,6 @@
 """Checks commit messages: `area: what changes` in at most 72 characters, an empty line, and a body with the reason.
 
-Commits up to BASE and merges are exempt. Where the clone is too shallow to hold BASE, what is there is checked.
+Commits up to BASE and merges are exempt. If the clone is too shallow to hold BASE, its commits are checked.
 """
 
 import re
@@ -13,7 +13,7 @@ BASE = "8b722dac28f6e4b7f7b1670172f42874f8a10002"
 """The last commit from before this rule."""
 
 LONGEST = 72
-"""Characters: `git log --oneline` and the forges cut subjects that are longer."""
+"""Characters: `git log --oneline` and the forges cut longer subjects."""
 
 SUBJECT = re.compile(r"[a-z0-9][a-z0-9/,-]*: \S.*(?<!\.)")
 
@@ -34,7 +34,7 @@ def faults(message: str) -> list[str]:
 
 def main(folder: Path, *, base: str = BASE) -> int:
     """Prints each fault with its commit. Returns the exit status."""
-    # `merge-base` fails both for a commit that is not there and for one that is no ancestor.
+    # `merge-base` fails both for a missing commit and for one that is no ancestor.
     known = _git(folder, "merge-base", "--is-ancestor", base, "HEAD").returncode == 0
     if not known:
         print(f"{base} is not in this clone's history: only the commits that are there are checked")

@@ -1,12 +1,12 @@
-"""What Daira adds to a route: requests a second beside bare FastAPI routes on the same pool, tables and server.
+"""The cost that Daira adds to a route, as requests a second compared with bare FastAPI routes.
 
 Run: ./daira bench api [--rounds 5] [--seconds 3]
 
-`GET /v1/jobs/{id}` beside a route that does the same clamped read; an upload of 20 kB beside one that writes the file
-and commits two rows, and beside one that also waits for the disk (fsync), as Daira does. Each is a process of its
-own in the role `web`. They take turns round by round, so that whatever slows the machine meets all of them, and what
-one has queued is worked off before the next. Figures are medians of requests a second, their ratio to the bare route,
-and the server's own CPU time for a request.
+`GET /v1/jobs/{id}` is compared with a route that does the same clamped read. An upload of 20 kB is compared with one
+that writes the file and commits two rows, and with one that also waits for the disk (fsync), as Daira does. Each is a
+process of its own in the role `web`, on the same pool, tables and server. They take turns round by round, so that other
+load on the machine affects all of them, and the jobs that one has queued are marked done before the next. Figures are
+medians of requests a second, their ratio to the bare route, and the server's own CPU time for a request.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Contestant:
     request: Callable[[], bytes]
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
-    """Milliseconds of the server's own time for a request."""
+    """Milliseconds of the server's CPU time for a request."""
 
     async def take_turn(self, seconds: float) -> None:
         end, before = time.perf_counter() + seconds, self.server.cpu_seconds()
@@ -59,9 +59,11 @@ class Contestant:
 async def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--seconds", type=float, default=3, help="of each turn")
-    arguments.add_argument("--only", choices=["read", "upload"], help="one of the two")
-    arguments.add_argument("--profile", action="store_true", help="and where Daira's time goes (needs py-spy)")
+    arguments.add_argument("--seconds", type=float, default=3, help="seconds of each turn")
+    arguments.add_argument("--only", choices=["read", "upload"], help="measure only reading or only uploading")
+    arguments.add_argument(
+        "--profile", action="store_true", help="also show which code Daira's time is spent in (needs py-spy)"
+    )
     options = arguments.parse_args()
     databases = Databases()
     await databases.start()
@@ -131,7 +133,7 @@ async def _compare(what: str, contestants: list[Contestant], cloned: Cloned, *, 
 
 
 async def _work_off(cloned: Cloned) -> None:
-    """What was uploaded, as if workers had kept up: a tenant's live jobs are counted with each upload."""
+    """Mark uploaded jobs as done, as if workers had kept up: a tenant's live jobs are counted with each upload."""
     async with administer(cloned.admin_url) as admin:
         await admin.execute("update daira.jobs set state = 'done', finished_at = now() where state = 'queued'")
         await admin.execute("delete from daira.doorbells")
@@ -148,7 +150,7 @@ async def _profile(contestant: Contestant) -> None:
 
 
 def _text() -> bytes:
-    """Of its own each time, or it would be a document that is there already."""
+    """A new text each time, because the same bytes would be an existing document."""
     return os.urandom(SIZE // 2).hex().encode()
 
 

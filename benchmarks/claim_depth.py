@@ -1,9 +1,9 @@
-"""Does a claim stay flat with the depth of the queue? Server time of one claim, beside the textbook statement.
+"""The server time of one claim by the depth of the queue, compared with the textbook statement.
 
 Run: ./daira bench claim_depth
 
-Both ways claim the same number of jobs of one tenant, by id, with the same rights on the same server; `naive` is
-UPDATE … WHERE id = $1 AND state = 'queued' under the same policies. Figures are EXPLAIN ANALYZE's execution time, in
+Both ways claim the same number of jobs of one tenant, by id, with the same rights on the same server; `naive` is UPDATE
+… WHERE id = $1 AND state = 'queued' under the same policies. Figures are EXPLAIN ANALYZE's execution time, in
 milliseconds, and ratios to the same way at the smallest depth.
 """
 
@@ -52,7 +52,7 @@ async def main() -> None:
 
 
 async def measure(databases: Databases, statement: str, *, depth: int, claims: int) -> list[float]:
-    """Execution times of claims of random jobs, with the queue filled up again before it has shrunk by a fifth."""
+    """Execution times of claims of random jobs. The queue is filled again before it has shrunk by a fifth."""
     times: list[float] = []
     async with databases.clone() as cloned, administer(cloned.admin_url) as admin, administer(cloned.app_url) as app:
         await admin.execute("insert into daira.tenants (tenant_id) values ('whale'), ('minnow')")

@@ -1,12 +1,12 @@
-"""Which files one upload and one doorbell pass through: each is a door that a reader of the story has to open.
+"""The files that one upload and one doorbell pass through, each of which a reader of the code has to open.
 
 Run: ./daira bench doors [--most N]
 
 The service runs in this process on memory adapters, with the engine that reads nothing; calls of functions under `app/`
 are counted. An upload is counted from the ASGI call of its POST to that call's return, in its own task and in those
-that it starts. A doorbell is counted from the queue's answer, the first value naming the job that a task outside of
-the request returns, until the job is settled and acknowledged, in all tasks that work meanwhile. Code that only runs
-at first use, such as a late import, has run before. With `--most` the program fails if an upload enters more files.
+that it starts. A doorbell is counted from the queue's answer (the first value naming the job that a task outside of the
+request returns) until the job is settled and acknowledged, in all tasks that work meanwhile. Code that only runs at
+first use, such as a late import, has run before. With `--most` the program fails if an upload enters more files.
 """
 
 import argparse
@@ -40,13 +40,13 @@ SETTLING = 30.0
 """Seconds that a job may take."""
 
 CALM = 0.5
-"""Seconds after which loops that begin with the service, or go on after a job, rest again."""
+"""Seconds after which loops that begin with the service, or continue after a job, are idle again."""
 
 in_upload: ContextVar[bool] = ContextVar("in_upload", default=False)
 """Set for the request's task; tasks and threads that it starts inherit it."""
 
 in_question: ContextVar[bool] = ContextVar("in_question", default=False)
-"""Set for the requests by which this program looks whether the job has ended."""
+"""Set for the requests with which this program checks whether the job has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Call:
     file: str
     in_upload: bool
     answered: str
-    """What the function returned, where it returned; empty for a call."""
+    """The function's return value as text; empty for a call."""
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class Trace:
 
 async def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--most", type=int, metavar="N", help="fail if an upload enters more files than these")
+    arguments.add_argument("--most", type=int, metavar="N", help="fail if an upload enters more files than N")
     options = arguments.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with tempfile.TemporaryDirectory(prefix="daira-bench-") as folder:
@@ -117,7 +117,7 @@ async def _traced(folder: Path) -> tuple[list[str], list[str]]:
         await tenants.create(tenant)
         key = await tenants.issue_key(tenant, name="bench")
         async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(_marked(service)),
+            transport=httpx.ASGITransport(_marking(service)),
             base_url="http://daira.test",
             headers={"Authorization": f"Bearer {key}"},
         ) as client:
@@ -129,7 +129,7 @@ async def _traced(folder: Path) -> tuple[list[str], list[str]]:
     return trace.of_the_upload(), trace.of_the_doorbell(job_id)
 
 
-def _marked(service: FastAPI) -> Any:
+def _marking(service: FastAPI) -> Any:
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         mark = in_upload if scope["method"] == "POST" else in_question
         token = mark.set(True)
@@ -142,7 +142,7 @@ def _marked(service: FastAPI) -> Any:
 
 
 async def _upload(client: httpx.AsyncClient, content: bytes) -> str:
-    """Until its job has ended; its id."""
+    """Upload, wait until the job has ended, and return its id."""
     answer = await client.post("/v1/documents", files={"file": ("letter.txt", content)})
     answer.raise_for_status()
     job_id = str(answer.json()["jobs"][0]["id"])
@@ -150,13 +150,13 @@ async def _upload(client: httpx.AsyncClient, content: bytes) -> str:
         # A waiting request would be served by the very tasks that are counted.
         while (await client.get(f"/v1/jobs/{job_id}")).json()["state"] != "done":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    # What follows the settled row: the queue's acknowledgement.
+    # The queue's acknowledgement follows the settled row.
     await asyncio.sleep(0.05)
     return job_id
 
 
 def _show(title: str, files: Sequence[str]) -> int:
-    """The number of files."""
+    """Print the files and return their number."""
     counts = Counter(files)
     changes = sum(1 for before, after in pairwise(files) if before != after)
     print(f"{title}: {len(files)} calls of {len(counts)} files, {changes} changes of file")

@@ -1,11 +1,11 @@
-"""Hostile and damaged files: how reading each ends, how long it takes, and the memory that a reader takes for it.
+"""Hostile and damaged files: the outcome of reading each, the time, and the memory that a reader uses.
 
 Run: ./daira bench hazards FOLDER
      ./daira bench hazards FOLDER --mutations 500 --seed 1 [--keep DIRECTORY]
 
 Every file of the folder is read by the real recognizer, with one reader. With --mutations, samples made in code and
 the folder's files are damaged at random (bytes changed, cut, spliced, numbers and words swapped), the same way for
-the same seed. Fails where a file ends in anything but done or a job's error code, takes more than --limit seconds,
+the same seed. Fails if a file ends in anything but done or a job's error code, takes more than --limit seconds,
 needs more memory than a reader may have, or leaves a reader behind.
 """
 
@@ -22,16 +22,16 @@ from tests.support.hazard_runs import Hazards, hazards
 from tests.support.hazards import mutations
 
 _LARGEST = 2_000_000
-"""Bytes of a file that is worth damaging: in a larger one nothing is hit."""
+"""Bytes of the largest file that is damaged; in a larger one, damage rarely hits anything."""
 
 
 async def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("folder", type=Path)
-    arguments.add_argument("--mutations", type=int, default=0, help="read so many damaged files instead")
+    arguments.add_argument("--mutations", type=int, default=0, help="number of damaged files to read instead")
     arguments.add_argument("--seed", type=int, default=1)
-    arguments.add_argument("--limit", type=float, default=30.0, help="seconds a file may take")
-    arguments.add_argument("--keep", type=Path, help="folder for the files that failed")
+    arguments.add_argument("--limit", type=float, default=30.0, help="seconds that a file may take")
+    arguments.add_argument("--keep", type=Path, help="folder to keep the files in that failed")
     options = arguments.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     files = sorted(path for path in options.folder.iterdir() if path.is_file())
@@ -48,9 +48,9 @@ async def _as_they_are(watched: Hazards, files: list[Path], *, limit: float) -> 
         run = await watched.run(path)
         faults = watched.faults(run, seconds=limit)
         failed += bool(faults)
-        told = "; ".join(["FAILED", *faults]) if faults else run.detail
+        detail = "; ".join(["FAILED", *faults]) if faults else run.detail
         print(
-            f"{path.name:<28} {run.outcome:<16} {run.seconds:>8.2f} {run.cpu:>7.2f} {run.peak:>9.0f}  {told}",
+            f"{path.name:<28} {run.outcome:<16} {run.seconds:>8.2f} {run.cpu:>7.2f} {run.peak:>9.0f}  {detail}",
             flush=True,
         )
     print(f"{len(files)} files, {failed} failed")

@@ -1,10 +1,10 @@
-"""Does a service answer as quickly while uploads are worked off? `GET /v1/jobs/{id}` at a pace, idle and under load.
+"""The latency of `GET /v1/jobs/{id}` at a steady rate, idle and while uploads are sent and processed.
 
 Run: ./daira bench latency [--uploads 500] [--rate 50]
 
-Milliseconds of requests that come at a steady rate, each counted from when it was due: idle, while the uploads (a drawn
-page each, read by Tesseract) are sent, and while they are worked off. Once with web and worker as two processes, the
-worker pinned to one processor; once with the role `all`. The ratio is to the idle one of the same setting.
+Figures are milliseconds, each request counted from the time when it was due: idle, while the uploads (a drawn page
+each, read by Tesseract) are sent, and while they are processed. Once with web and worker as two processes, the worker
+pinned to one processor; once with the role `all`. The ratio is to the idle figure of the same setting.
 """
 
 import argparse
@@ -99,7 +99,7 @@ async def _paced(web: Server, request: bytes, options: Options, *, during: Corou
 
 
 async def _sent(web: Server, *, uploads: int) -> None:
-    """Over two connections, as quickly as they are taken."""
+    """Send the uploads over two connections, as quickly as they are accepted."""
     requests = iter([post_file("/v1/documents", _page(n), key=web.key) for n in range(1, uploads + 1)])
     await as_fast_as_answered(web.url, lambda: next(requests, None), connections=2)
 
@@ -116,7 +116,7 @@ async def _drained(admin: asyncpg.Connection, *, of: int) -> None:
 
 
 def _page(n: int) -> bytes:
-    """The same page, in a file of its own."""
+    """The same page, each time in another file."""
     info = PngInfo()
     info.add_text("Number", str(n))
     out = io.BytesIO()

@@ -1,11 +1,11 @@
-"""Jobs that wait for a language model: how many at a time, beside what, and through an outage.
+"""Jobs that wait for a language model: their number at a time, their effect on other jobs, and an outage.
 
 Run: ./daira bench llm_jobs [slots] [beside] [outage]
 
 A scripted server stands in for the model (tests/support/llm_server.py), the rest is the program itself (`daira up`).
 
 slots   200 jobs against a server that answers after 2 s: answers a second with 16 slots, and with one (20 jobs)
-beside  pages of scans read a second, alone and while 16 slots wait for the model; the service's memory, MiB
+beside  pages of scans read a second, without and with 16 slots that wait for the model; the service's memory, MiB
 outage  500 jobs, and the server away for 60 s in their middle: how they end, failures of each, answers to each
 """
 
@@ -30,11 +30,11 @@ from tests.support.service import up
 ENDED = {"done", "failed", "cancelled"}
 SCANS = 24
 BEFORE = 150
-"""Answers before the server goes."""
+"""Answers before the server is stopped."""
 
 
 class Run:
-    """The program with a model, and a document that has its text."""
+    """A running program with a model, and a document whose text has been read."""
 
     def __init__(self, client: httpx.AsyncClient, server: LlmServer, pid: int) -> None:
         self.client = client
@@ -42,7 +42,7 @@ class Run:
         self.pid = pid
 
     async def ask(self, count: int) -> list[str]:
-        """Ids of new jobs, each with a question of its own."""
+        """Start jobs, each with a question of its own, and return their ids."""
         document = await self.upload(b"A letter of one line.\n", "letter.txt")
         await self.ended(document["jobs"][0]["id"])
         jobs = []

@@ -1,9 +1,9 @@
-"""Long documents through the whole program: time with one reader process and with two, and the memory that it takes.
+"""Long documents through the whole program: time with one reader process and with two, and the memory used.
 
 Run: ./daira bench long_documents [--scanned 1000] [--digital 600]
 
-`daira up` is started anew for each row. Seconds are from the job's start to its end, by the database's clock. Memory
-is the greatest resident size of the process that is web and worker in one, and of the largest reader, in MiB.
+`daira up` is started anew for each row. Seconds are from the job's start to its end, by the database's clock. Memory is
+the greatest resident size of the process that is web and worker in one, and of the largest reader, in MiB.
 """
 
 import argparse
@@ -27,7 +27,7 @@ READER = "app.reading.children.child"
 
 
 class Peak:
-    """Looked at twice a second, for the system forgets a process that has ended."""
+    """Records the greatest memory of processes, twice a second because the system forgets processes that have ended."""
 
     def __init__(self, pid: int) -> None:
         self.service = self.reader = 0.0
@@ -84,7 +84,7 @@ def _measured(content: bytes, *, readers: int, pages: int) -> tuple[float, Peak]
 @contextmanager
 def _served(readers: int) -> Iterator[Service]:
     with tempfile.TemporaryDirectory(prefix="daira-bench-") as folder:
-        # Root's Postgres runs as somebody else, who must be let through.
+        # If started by root, Postgres runs as another user, which needs access.
         Path(folder).chmod(0o755)
         with up(Path(folder) / "data", DAIRA_LANES=f"ocr={readers}", DAIRA_MAX_UPLOAD_BYTES=str(1 << 31)) as service:
             yield service

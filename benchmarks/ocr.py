@@ -1,14 +1,14 @@
-"""How well and how fast Daira reads pages, beside the plain `tesseract` command and OCRmyPDF: the same pages, one run.
+"""Accuracy and speed of reading pages: Daira, the plain `tesseract` command and OCRmyPDF on the same pages in one run.
 
 Run: ./daira bench ocr              pages set in type on the spot: fonts, sizes, tables, columns, wear
-     ./daira bench ocr FOLDER …     pictures (x.png, x.tif, x.jpg) whose true text stands beside them (x.txt)
+     ./daira bench ocr FOLDER …     pictures (x.png, x.tif, x.jpg) with their true text (x.txt) in the same folder
 
-word F1    words right, found and not missed: what white space parts, in any order; case counts unless the truth has
-           none
-bare F1    the same of runs of letters and digits, whatever punctuation is between them
-CER        characters wrong, of those of the truth, in the order as read; and in any order, word by word
+word F1    words found and not missed, in any order; words are separated by white space, and case counts unless the
+           truth has none
+bare F1    the same with runs of letters and digits, without the punctuation between them
+CER        wrong characters as a share of the truth's, in the order as read; and in any order, word by word
 CPU        seconds a page of all processes that took part; Daira's reader stays, commands start anew for each page
-overhead   the same pages by Daira's recognizer and by its engine alone in a loop; by one reader process and by two
+overhead   the same pages by Daira's recognizer and by its engine only in a loop; by one reader process and by two
 
 Prints tables, and writes every figure as JSON and a plot as SVG. Tesseract is the system's (apt install tesseract-ocr);
 OCRmyPDF is installed into an environment of its own, kept in the user's cache folder. Linux only.
@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLOT = Path(peers.__file__).parent / "plot.py"
 READERS = ("daira tesseract", "daira auto", "daira rapidocr", "tesseract", "ocrmypdf")
 FONTS = ("DejaVuSerif.ttf", "DejaVuSansMono.ttf")
-"""Of those that come with matplotlib."""
+"""Fonts that come with matplotlib."""
 
 
 async def main(options: argparse.Namespace) -> None:
@@ -53,7 +53,7 @@ async def main(options: argparse.Namespace) -> None:
         if not options.folders:
             samples = made(folder, fonts=_fonts(environment), quick=options.quick)
         if not samples:
-            sys.exit("ocr: no picture there has its text beside it: x.png with x.txt")
+            sys.exit("ocr: no picture with its text in these folders; name them x.png and x.txt")
         readings = await _read(samples, options.readers, environment, progress=progress, notes=notes)
         overhead = None if options.no_overhead else await _overhead(samples, folder, options, progress=progress)
     reached = list(targets(readings, overhead, made=not options.folders))
@@ -137,7 +137,7 @@ def _tell(
 
 
 def _progress() -> Progress:
-    # The answer goes to standard output; how far it is does not.
+    # Standard output is for the result, so progress goes to standard error.
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=Console(stderr=True))
 
@@ -145,7 +145,7 @@ def _progress() -> Progress:
 def _some(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if unknown := [name for name in names if name not in READERS]:
-        raise argparse.ArgumentTypeError(f"not known: {', '.join(unknown)}")
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}")
     return names
 
 
@@ -154,12 +154,12 @@ def parse() -> argparse.Namespace:
         prog="daira bench ocr", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("folders", type=Path, nargs="*", metavar="FOLDER", help="of pictures with their texts")
-    add("--readers", type=_some, default=list(READERS), metavar="A,B", help=f"of {', '.join(READERS)}")
+    add("folders", type=Path, nargs="*", metavar="FOLDER", help="folder of pictures with their texts")
+    add("--readers", type=_some, default=list(READERS), metavar="A,B", help=f"readers to compare: {', '.join(READERS)}")
     add("--quick", action="store_true", help="fewer pages of our own")
-    add("--pages", type=int, default=24, help="of the scan that shows the overhead")
-    add("--rounds", type=int, default=3, help="of the overhead; the median counts")
-    add("--no-overhead", action="store_true", help="accuracy and cost alone")
+    add("--pages", type=int, default=24, help="pages of the scan that shows the overhead")
+    add("--rounds", type=int, default=3, help="rounds of the overhead measurement; the median counts")
+    add("--no-overhead", action="store_true", help="measure accuracy and cost only")
     add("--out", type=Path, default=ROOT / "benchmarks" / "results", help="folder for JSON and plot")
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""How fast Daira's queue is, beside the raw limit of the same server and beside other queues on Postgres.
+"""The speed of Daira's queue, compared with the raw limit of the same server and with other queues on Postgres.
 
 Run: ./daira bench queues
 
@@ -76,7 +76,7 @@ def _tell(figures: Figures, conditions: dict[str, Any], *, out: Path, python: Pa
 
 
 def _shown(plan: Plan) -> dict[str, Any]:
-    """Without paths, which are the machine's."""
+    """The plan's options, without paths, which differ between machines."""
     return {name: value for name, value in asdict(plan).items() if not isinstance(value, Path)}
 
 

@@ -1,4 +1,4 @@
-"""What a scrape of /metrics costs the database where very many jobs are in the table, and how many replicas cost.
+"""The database's cost of a scrape of /metrics with very many jobs in the table, and the cost of several replicas.
 
 Run: ./daira bench scrape
 
@@ -81,7 +81,7 @@ async def _look(engine: Counted, *, live: int, looks: int = 50) -> None:
         await sweeps.backlog()
     look, wall = (_cpu(pid) - before) / looks, (time.perf_counter() - started) / looks
     kept = max(BACKLOG_FRESH, min(wall * SHARE, OLDEST))
-    # A scrape is answered by the first look after the last one is over.
+    # A scrape is answered by the first look that starts after the last one has expired.
     print(f"{live:>10,} {look * 1000:>8.2f} {kept:>6.1f} {look * 1000 * EVERY / max(kept, EVERY):>9.2f}", flush=True)
 
 
@@ -100,7 +100,7 @@ async def _replicas(engine: Counted, *, replicas: int, seconds: float) -> float:
 
 
 def _cpu(pid: int) -> float:
-    """Seconds of user and system time."""
+    """Seconds of user and system time that the process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 

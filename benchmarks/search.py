@@ -1,12 +1,12 @@
-"""How long a search takes among many pages, of the tenant and of others, beside the same question without a wall.
+"""The duration of a search among many pages, compared with the same query without row-level security.
 
 Run: ./daira bench search
 
-Fills a database with documents whose words are spread as in a language (Zipf), half of them of one tenant, and asks as
-the program does: with the application's login under forced row-level security. Beside it, in turns on the same server:
-`gin`, what is left when nobody needs the wall: a superuser, a stored tsvector, a GIN index, ts_rank_cd over all that
-match, a snippet of the best; and `plain scan`, `to_tsvector @@` over the tenant's pages under the policies. Figures are
-milliseconds of wall time, first page of 20 hits; ratios are of medians.
+Fills a database with documents whose words are spread as in a language (Zipf), half of them of one tenant, and searches
+as the program does: with the application's login under forced row-level security. It is compared, in turns on the same
+server, with `gin`, a search without row-level security: a superuser, a stored tsvector, a GIN index, ts_rank_cd over
+all that match, a snippet of the best; and with `plain scan`, `to_tsvector @@` over the tenant's pages under the
+policies. Figures are milliseconds of wall time, first page of 20 hits; ratios are of medians.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from tests.support.databases import Cloned, Databases
 
 ACME, GLOBEX = TenantId("acme"), TenantId("globex")
 A_DOCUMENT = 20
-"""Pages."""
+"""Pages of a document."""
 
 DOCUMENT = """
 insert into daira.documents (tenant_id, id, filename, media_type, size, sha256, language, page_count)
@@ -59,7 +59,7 @@ from daira.pages
 
 
 class Words:
-    """Made up, the one with the number n met with a chance of 1 in n + 2 or so."""
+    """Invented words. The word with number n occurs with a probability of about 1 in n + 2."""
 
     def __init__(self, chance: random.Random, count: int) -> None:
         self._chance = chance
@@ -76,8 +76,8 @@ class Words:
 
 async def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--pages", type=int, default=100_000, help="of the tenant, and as many of others")
-    arguments.add_argument("--words", type=int, default=300, help="of a page")
+    arguments.add_argument("--pages", type=int, default=100_000, help="pages of the tenant, and as many of others")
+    arguments.add_argument("--words", type=int, default=300, help="words of a page")
     arguments.add_argument("--rounds", type=int, default=20)
     options = arguments.parse_args()
     words = Words(random.Random(7), 50_000)  # noqa: S311 - the same words each time
@@ -147,7 +147,7 @@ async def find(database: PostgresDatabase, query: str) -> None:
 
 
 async def scanned(app: asyncpg.Connection, query: str) -> tuple[int, float]:
-    """How many pages match, and what finding them without an index takes."""
+    """The number of pages that match, and the milliseconds that finding them without an index takes."""
     async with app.transaction():
         await app.execute("select set_config('app.tenant_id', 'acme', true)")
         await app.execute("set local statement_timeout = 0")

@@ -1,9 +1,9 @@
-"""What a pass of the sweeper costs with very many tenants: server CPU and round trips, by the scout and in full.
+"""The cost of a sweep with very many tenants: server CPU and round trips, by the scout and in full.
 
 Run: ./daira bench sweep_cost
 
-Fills a database with tenants of which some have a due job, then makes the two passes as the worker makes them, and
-beside them the textbook one: a clamped query for each tenant. CPU is that of the server process that answered, from
+Fills a database with tenants of which some have a due job, then makes the two passes as the worker makes them, and for
+comparison the textbook one: a clamped query for each tenant. CPU is that of the server process that answered, from
 /proc; round trips are calls, each one statement and one commit.
 """
 
@@ -46,7 +46,7 @@ async def main() -> None:
     arguments.add_argument("--tenants", type=int, default=100_000)
     arguments.add_argument("--due", type=int, default=1_000, help="tenants with one due job")
     arguments.add_argument(
-        "--quick", action="store_true", help="without the query for each tenant, which takes minutes"
+        "--quick", action="store_true", help="leave out the query for each tenant, which takes minutes"
     )
     options = arguments.parse_args()
     databases = Databases()
@@ -115,7 +115,7 @@ async def _measure(name: str, engine: Counted, act: Callable[[], Awaitable[int]]
 
 
 def _cpu(pid: int) -> float:
-    """Seconds of user and system time."""
+    """Seconds of user and system time that the process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 

@@ -1,8 +1,8 @@
-"""A born-digital book through the recognizer, with one reader: CPU seconds of the reader, and of who asks it.
+"""A born-digital book read by one reader process: CPU seconds of the reader and of its caller.
 
 Run: ./daira bench text_layer [--pages 600] [--words 500]
 
-Both are added up, for they may have to share one core. The reader's start (0.3 s) is not counted.
+Both are added up, because they may have to share one core. The reader's start (0.3 s) is not counted.
 """
 
 import argparse
@@ -27,7 +27,7 @@ committee budget treasurer invoice delivery department annual report between agr
 async def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--pages", type=int, default=600)
-    arguments.add_argument("--words", type=int, default=500, help="on each page")
+    arguments.add_argument("--words", type=int, default=500, help="words on each page")
     arguments.add_argument("--rounds", type=int, default=3)
     options = arguments.parse_args()
     print(f"{'round':>6} {'words':>8} {'reader':>8} {'caller':>8} {'sum':>8} {'wall':>8}")

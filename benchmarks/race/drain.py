@@ -1,4 +1,4 @@
-"""Jobs a second, from the release of a worker that finds all of them queued to the last one that is seen settled.
+"""Jobs a second, from the release of a worker that finds all of them queued until the last is seen settled.
 
 The worker runs some jobs first, then it is stopped as a whole (SIGSTOP) while the jobs are added and rung for; SIGCONT
 is the release. Both ends are read from the database's clock by another session.
@@ -26,7 +26,7 @@ class Drain:
     jobs: int
     seconds: float
     complete: bool
-    """Otherwise the time was up: the rate is that of what was settled by then."""
+    """False if the time was up: then the rate is that of the jobs settled by then."""
 
     @property
     def rate(self) -> float:
@@ -34,7 +34,7 @@ class Drain:
 
 
 async def drain(competitor: Competitor, setting: Setting, *, jobs: int, seconds: float, keep: bool = False) -> Drain:
-    """With `keep` what is in the tables stays there."""
+    """Measure a drain. `keep` leaves the rows in the tables."""
     if not keep:
         await competitor.forget()
     async with administer(competitor.dsn) as admin, competitor.warm_worker(setting) as (worker, adder):
@@ -46,7 +46,7 @@ async def drain(competitor: Competitor, setting: Setting, *, jobs: int, seconds:
         released = await admin.fetchval("select clock_timestamp()")
         worker.go_on()
         settled, at = await _watch(competitor, admin, released, before=before, jobs=jobs, seconds=seconds)
-    # Kept tables may hold jobs of an earlier drain, and who was not through with the warm-up has some of that left.
+    # Kept tables may hold jobs of an earlier drain, and a worker that did not finish the warm-up has some of it left.
     if not keep and settled > jobs + WARM_UP:
         raise Broken(f"{competitor.name} settled {settled} of {jobs} jobs: some of them twice")
     return Drain(
@@ -61,8 +61,8 @@ async def drain(competitor: Competitor, setting: Setting, *, jobs: int, seconds:
 async def _watch(
     competitor: Competitor, admin: asyncpg.Connection, released: datetime, *, before: int, jobs: int, seconds: float
 ) -> tuple[int, datetime]:
-    """How many were settled, and when that was seen."""
-    # The statement's time is that of its snapshot: what it counts was committed by then.
+    """The number of jobs settled, and the time when that was seen."""
+    # The statement's time is that of its snapshot: the jobs it counts were committed by then.
     look = f"select ({competitor.about['settled']}) as settled, statement_timestamp() as at"
     pause = 0.1
     while True:
@@ -79,7 +79,7 @@ async def bury(competitor: Competitor, *, jobs: int) -> None:
     """Fill the table with queued jobs that are not due for a day."""
     await competitor.forget()
     async with administer(competitor.dsn) as admin:
-        # No triggers and no foreign keys: how the rows came there is not measured.
+        # No triggers and no foreign keys: adding these rows is not measured.
         await admin.execute("set session_replication_role = replica")
         await admin.execute(competitor.about["bury"], jobs)
         await admin.execute("vacuum (analyze)")

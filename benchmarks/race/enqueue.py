@@ -14,7 +14,7 @@ class Enqueue:
     jobs: int
     seconds: float
     p50_ms: float | None = None
-    """Of one call."""
+    """Milliseconds of one call, the median."""
     p99_ms: float | None = None
 
     @property
@@ -26,7 +26,7 @@ ALONE, TOGETHER, BULK = "1 connection", "{} connections", "bulk"
 
 
 async def enqueue(competitor: Competitor, *, jobs: int, connections: int, seconds: float) -> list[Enqueue]:
-    """Without a worker: what is measured is the client and the server."""
+    """Measure enqueueing without a worker, so that only the client and the server count."""
     await competitor.forget()
     async with competitor.programs.adder(competitor.dsn, connections=connections) as adder:
         await adder.ask(Order(do="one_by_one", count=100, connections=connections))

@@ -1,4 +1,4 @@
-"""What was measured, and what it comes to: medians, the best setting of each, ratios, and whether targets are met."""
+"""The figures and what follows from them: medians, best settings, ratios, and targets met or missed."""
 
 import statistics
 from collections import defaultdict
@@ -20,7 +20,7 @@ PEERS = ("pgqueuer", "procrastinate", "oban")
 @dataclass(kw_only=True)
 class Figures:
     tries: list[Drain] = field(default_factory=list)
-    """One of each setting, to choose those that go through the rounds."""
+    """One drain of each setting, to choose the settings for the rounds."""
     drains: list[Drain] = field(default_factory=list)
     backlogs: list[Drain] = field(default_factory=list)
     enqueues: list[Enqueue] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A promise with its figure; None where a part of it was not measured."""
+    """A target with its figure; None if a part of it was not measured."""
 
     text: str
     figure: str
@@ -57,7 +57,7 @@ def grouped(rows: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
 
 
 def best_drains(drains: Sequence[Drain]) -> dict[str, tuple[str, Spread]]:
-    """By competitor: the setting with the highest median."""
+    """The setting with the highest median, by competitor."""
     best: dict[str, tuple[str, Spread]] = {}
     for name, of_one in grouped(drains, lambda row: row.competitor).items():
         by_setting = grouped(of_one, lambda row: row.setting)
@@ -72,7 +72,7 @@ def percentile(values: Iterable[float], percent: int) -> float:
 
 
 def latencies(pickups: Sequence[Pickup]) -> dict[str, list[float]]:
-    """Of all rounds together."""
+    """The latencies of all rounds together, by competitor."""
     groups = grouped(pickups, lambda row: row.competitor)
     return {name: [each for row in rows for each in row.latencies_ms] for name, rows in groups.items()}
 

@@ -1,7 +1,7 @@
-"""What a worker costs that has nothing to do: transactions a second and CPU, all competitors at the same time.
+"""The cost of an idle worker: transactions a second and CPU, of all competitors at the same time.
 
-Transactions are those of the worker's database, counted by the server; the watcher sits on another one. What autovacuum
-does there is among them.
+Transactions are those of the worker's database, counted by the server; the observing session is on another one. Those
+of autovacuum are included.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Idle:
     seconds: float
     transactions: int
     cpu_seconds: float | None
-    """Of the worker's process, user and system; None where there is no /proc."""
+    """User and system time of the worker's process; None without /proc."""
 
     @property
     def rate(self) -> float:
@@ -35,7 +35,10 @@ class Idle:
 
 
 async def idle(server: Server, competitors: Sequence[Competitor], *, settle: float, seconds: float) -> list[Idle]:
-    """`settle`: seconds before the count, for those that look less often the longer there is nothing."""
+    """Measure idle load.
+
+    `settle` is the seconds before counting, because some look less often the longer they are idle.
+    """
     async with AsyncExitStack() as stack:
         workers = []
         for competitor in competitors:

@@ -1,4 +1,4 @@
-"""Environments of other products, made once from hash-checked requirements, and apart from Daira's."""
+"""Environments of other products, made once from hash-checked requirements and separate from Daira's."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ RECENT = "import sys; sys.exit(sys.version_info < (3, 12)); import venv"
 
 
 def provide(python: Path | None, *, requirements: Path = REQUIREMENTS) -> Path:
-    """The interpreter of the environment; made with `python`, or with one that is found."""
+    """The environment's interpreter. The environment is made with `python`, or with an interpreter that is found."""
     interpreter = python or _find()
     wanted = requirements.read_bytes() + str(interpreter).encode()
     folder = platformdirs.user_cache_path("daira-race") / hashlib.sha256(wanted).hexdigest()[:12]
@@ -44,7 +44,7 @@ def _commands(interpreter: Path, folder: Path, inside: Path, *, requirements: Pa
 
 
 def _find() -> Path:
-    """Of Python 3.12 or later; failing that our own, and then without Oban."""
+    """An interpreter of Python 3.12 or later, otherwise our own; then Oban is left out."""
     for candidate in _candidates():
         if subprocess.run([candidate, "-c", RECENT], check=False, capture_output=True).returncode == 0:
             return candidate

@@ -1,6 +1,6 @@
-"""How soon an idle worker starts a single job: from just before the client's call to the handler's first act.
+"""The latency of a single job with an idle worker: from just before the client's call to the handler's first act.
 
-Two processes and one clock, CLOCK_MONOTONIC, which all processes of a machine share. The call's commit is within.
+Both processes use CLOCK_MONOTONIC, which all processes of a machine share. The call's commit is included.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from benchmarks.race.processes import Running
 from benchmarks.race.program import Order
 
 FIRST_CALLS = 20
-"""Not measured: a client that connects with its first call would pay for it here, and others would not."""
+"""Calls that are not measured. A client that connects with its first call would pay for it, and others would not."""
 
 PATIENCE = 10
 """Seconds after the last call until a job that did not start counts as missing."""
@@ -23,7 +23,7 @@ class Pickup:
     setting: str
     latencies_ms: list[float]
     calls_ms: list[float]
-    """What the client's call took, of which every latency has its part."""
+    """The duration of the client's calls, which is part of every latency."""
     missing: int
 
 

@@ -1,4 +1,4 @@
-"""How much is measured: the full run, or what was asked for instead."""
+"""The plan of a run: the full one, or the measures and amounts asked for."""
 
 import argparse
 from dataclasses import dataclass
@@ -40,30 +40,36 @@ def parse(description: str) -> Plan:
     )
     add = parser.add_argument
     add("--quick", action="store_true", help="a smaller run: some 3 minutes instead of 15, and rougher figures")
-    add("--only", type=_some(MEASURES), default=MEASURES, metavar="A,B", help=f"of {', '.join(MEASURES)}")
+    add(
+        "--only", type=_some(MEASURES), default=MEASURES, metavar="A,B", help=f"measures to take: {', '.join(MEASURES)}"
+    )
     add(
         "--competitors",
         type=_some(COMPETITORS),
         default=COMPETITORS,
         metavar="A,B",
-        help=f"of {', '.join(COMPETITORS)}",
+        help=f"competitors to measure: {', '.join(COMPETITORS)}",
     )
-    add("--jobs", type=int, default=20_000, help="to drain")
-    add("--settings", type=int, default=99, help="of each competitor that are tried once, the likeliest first")
-    add("--finalists", type=int, default=2, help="of them that go through the rounds")
-    add("--rounds", type=int, default=3, help="of all competitors in turn; the median counts")
-    add(
-        "--limit", type=float, default=10, metavar="S", help="seconds for a drain; then what was settled by then counts"
-    )
+    add("--jobs", type=int, default=20_000, help="jobs to drain")
+    add("--settings", type=int, default=99, help="settings of each competitor to try once, the likeliest first")
+    add("--finalists", type=int, default=2, help="settings of each competitor that take part in the rounds")
+    add("--rounds", type=int, default=3, help="rounds of all competitors in turn; the median counts")
+    add("--limit", type=float, default=10, metavar="S", help="seconds for a drain; only jobs settled by then count")
     add("--backlog", type=int, default=1_000_000, help="queued jobs, not due for a day, beneath the second drain")
     add("--enqueues", type=int, default=2_000, help="calls of each client in a round")
-    add("--connections", type=int, default=8, help="of a client that enqueues on several at once")
+    add("--connections", type=int, default=8, help="connections of a client that enqueues on several at once")
     add("--pickups", type=int, default=300, help="single jobs for an idle worker, in all rounds together")
     add("--idle-settle", type=float, default=30, metavar="S", help="seconds until the idle load is counted")
-    add("--idle-seconds", type=float, default=60, metavar="S", help="of idleness that are counted")
-    add("--out", type=Path, default=RESULTS, metavar="FOLDER", help="for queues.json and queues.svg; else %(default)s")
+    add("--idle-seconds", type=float, default=60, metavar="S", help="seconds of idleness to count")
+    add(
+        "--out",
+        type=Path,
+        default=RESULTS,
+        metavar="FOLDER",
+        help="folder for queues.json and queues.svg; default: %(default)s",
+    )
     add("--peers-python", type=Path, metavar="FILE", help="an interpreter for the peers' environment, 3.12 or later")
-    # Quick figures are other defaults: what is given by hand stands.
+    # A quick run has other defaults; figures given by hand count.
     if parser.parse_known_args()[0].quick:
         parser.set_defaults(**QUICK)
     given = vars(parser.parse_args())

@@ -1,4 +1,4 @@
-"""A competitor's program as a process: started, asked, paused, and ended with its standard input."""
+"""A competitor's program as a process: started, sent orders, paused, and ended by closing its standard input."""
 
 import asyncio
 import contextlib
@@ -18,11 +18,11 @@ from benchmarks.race.program import Order, Setting
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 LINE = 2**26
-"""Bytes of an answer: times of very many calls are one line."""
+"""Bytes of an answer: the times of very many calls are one line."""
 
 
 class Broken(Exception):
-    """A program failed; the message ends with what it said."""
+    """A program failed. The message ends with its last output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Running:
     said: IO[bytes]
 
     def pause(self) -> None:
-        """The process stands still, as a whole: its connections, tasks and timers stay."""
+        """Stop the process as a whole: its connections, tasks and timers stay."""
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -59,12 +59,12 @@ class Running:
         return self.said.read()[-2_000:].decode(errors="replace")
 
     def _signal(self, sign: signal.Signals) -> None:
-        # Process.send_signal would reap one that has just ended, and its status would be lost to the loop.
+        # Process.send_signal would reap a process that has just ended, and its status would be lost to the loop.
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, sign)
 
     async def end(self) -> None:
-        """Closing its standard input is the sign; who can't hear it is killed."""
+        """End the process by closing its standard input. A process that does not react is killed."""
         if self.process.returncode is None:
             assert self.process.stdin is not None
             self.go_on()
@@ -79,7 +79,7 @@ class Running:
 
 @dataclass(frozen=True, kw_only=True)
 class Programs:
-    """The program of one competitor, in the environment that it needs."""
+    """Runs the program of one competitor, in the environment that it needs."""
 
     python: Path
     script: Path
@@ -106,11 +106,11 @@ class Programs:
 
     @asynccontextmanager
     async def _started(self, *arguments: str, echo: bool = False) -> AsyncIterator[Running]:
-        # Nothing of the caller's settings reaches a program.
+        # None of the caller's settings reaches a program.
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DAIRA_", "PG", "OBAN_"))}
         env = kept | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"} | ({"RACE_ECHO": "1"} if echo else {})
         with tempfile.TemporaryFile() as said, tempfile.TemporaryDirectory() as folder:
-            # A group of its own: Ctrl-C is the runner's alone, and if that is killed the kernel wakes who is paused.
+            # A group of its own: Ctrl-C reaches only the runner. If that is killed, the kernel wakes a paused program.
             process = await asyncio.create_subprocess_exec(
                 self.python, "-P", self.script, *arguments,
                 cwd=folder, env=env, stdin=PIPE, stdout=PIPE, stderr=said, limit=LINE, process_group=0,

@@ -1,8 +1,8 @@
-"""What a competitor's program is asked, one process a question. Standard library alone: peers import it as well.
+"""The commands of a competitor's program, one process each. Uses only the standard library: peers import it as well.
 
-describe             what it is, as JSON
-install DSN          makes its schema, by the product's own installer
-work DSN SETTING     a worker until standard input ends; with RACE_ECHO it says when each handler started
+describe             a description of itself, as JSON
+install DSN          makes its schema with the product's own installer
+work DSN SETTING     a worker until standard input ends; with RACE_ECHO it reports when each handler started
 add DSN CONNECTIONS  a client that carries out orders, one line of JSON each, until standard input ends
 """
 
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 Setting = Mapping[str, Any]
 Started = Callable[[int], None]
-"""To be told a job's number as the first act of its handler."""
+"""Called with a job's number as the first act of its handler."""
 
 AT_ONCE = 1_000
 """Jobs in one call of a product's bulk interface."""
@@ -31,33 +31,33 @@ AT_ONCE = 1_000
 class About:
     name: str
     packages: Sequence[str]
-    """Whose versions are told."""
+    """The packages whose versions are reported."""
     settings: Sequence[Setting]
-    """Tried in turn, the likeliest first, and the best counts; each has a `label`."""
+    """The settings to try in turn, the likeliest first; the best counts. Each has a `label`."""
     settled: str
-    """SQL: how many jobs came to their end since `forget`."""
+    """SQL for the number of jobs that ended since `forget`."""
     forget: str
     bury: str = ""
-    """SQL: $1 queued jobs that are not due for a day."""
+    """SQL that adds $1 queued jobs that are not due for a day."""
     bulk: str = ""
-    """What the bulk interface is; empty where there is none."""
+    """A description of the bulk interface; empty where there is none."""
     notes: Sequence[str] = ()
     measures: Sequence[str] = ("drain", "backlog", "enqueue", "pickup", "idle")
 
 
 class Adder(Protocol):
-    """A client with several connections. What it adds is due at once, and its worker is woken."""
+    """Adds jobs over several connections. They are due at once, and the worker is woken."""
 
     async def add(self, number: int, *, connection: int) -> None:
-        """One job in a transaction of its own; `connection` is the caller's alone."""
+        """Add one job in a transaction of its own. Only this caller uses `connection`."""
         ...
 
     async def add_many(self, numbers: Sequence[int]) -> None:
-        """In one call."""
+        """Add jobs in one call."""
         ...
 
     async def preload(self, numbers: Sequence[int]) -> None:
-        """As fast as it goes: this is not measured."""
+        """Add jobs as fast as possible; this is not measured."""
         for start in range(0, len(numbers), AT_ONCE):
             await self.add_many(numbers[start : start + AT_ONCE])
 
@@ -70,7 +70,7 @@ class Program(Protocol):
 
     @abstractmethod
     async def work(self, dsn: str, setting: Setting, started: Started) -> None:
-        """Until cancelled."""
+        """Run a worker until it is cancelled."""
 
     @abstractmethod
     def open_adder(self, dsn: str, *, connections: int) -> AbstractAsyncContextManager[Adder]: ...
@@ -79,11 +79,11 @@ class Program(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class Order:
     do: str
-    """preload, one_by_one, bulk or pickup"""
+    """The order: preload, one_by_one, bulk or pickup."""
     count: int
     connections: int = 1
     seconds: float = 60
-    """Stop after that long."""
+    """Seconds after which the order stops."""
     gap_ms: Sequence[int] = field(default_factory=lambda: (20, 80))
 
 
@@ -110,11 +110,11 @@ async def _work(program: Program, dsn: str, setting: Setting) -> None:
     await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
     if work.done():
         await work
-        sys.exit("the worker ended by itself")
+        sys.exit("the worker ended unexpectedly")
     work.cancel()
     await asyncio.wait({work}, timeout=5)
     sys.stdout.flush()
-    # A library's own threads and shields are not waited for.
+    # Threads and shielded tasks of a library are not waited for.
     os._exit(0)
 
 
@@ -137,7 +137,7 @@ async def _add(program: Program, dsn: str, connections: int) -> None:
 
 
 class _Numbers:
-    """Each job has a number of its own, for as long as the client lives."""
+    """Numbers for jobs, unique for the life of the client."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -181,7 +181,7 @@ async def _bulk(adder: Adder, numbers: _Numbers, order: Order) -> object:
 
 
 async def _pickup(adder: Adder, numbers: _Numbers, order: Order) -> object:
-    """When each call was about to be made; CLOCK_MONOTONIC is one for all processes of a machine."""
+    """The time just before each call. CLOCK_MONOTONIC is one clock for all processes of a machine."""
     sent: dict[int, int] = {}
     calls: list[float] = []
     for number in numbers.take(order.count):

@@ -1,4 +1,4 @@
-"""Which step is on: a line that moves on a terminal, a line for each step elsewhere."""
+"""Shows the current step: one changing line on a terminal, a line for each step elsewhere."""
 
 import time
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Steps:
 
 @contextmanager
 def shown() -> Iterator[Steps]:
-    # The answer goes to standard output; how far it is does not.
+    # Standard output is for the result, so progress goes to standard error.
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Steps(console, None)

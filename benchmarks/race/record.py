@@ -1,4 +1,4 @@
-"""The run as a file: every figure, what it comes to, and what the plot draws."""
+"""The run as a file: every figure, what follows from them, and the data of the plot."""
 
 import os
 import platform
@@ -15,11 +15,11 @@ from benchmarks.race.idle import Idle
 from benchmarks.race.pickup import Pickup
 
 QUIET = 0.5
-"""Load of the last minute, of other work."""
+"""The load of the last minute, by other work, up to which a machine counts as quiet."""
 
 
 def machine() -> dict[str, Any]:
-    """What a reader needs to judge the figures, and nothing that names the machine."""
+    """A description of the machine that lets a reader judge the figures, without its name."""
     found = {"system": f"{platform.system()} {platform.machine()}", "processors": os.cpu_count()}
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

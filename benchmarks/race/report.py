@@ -1,4 +1,4 @@
-"""The tables: one for each measure, the targets, and under which conditions all of it was measured."""
+"""The tables: one for each measure, the targets, and the conditions of the run."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from benchmarks.race.figures import (
 )  # fmt: skip
 
 WIDTH = 120
-"""Of tables in a file or a pipe."""
+"""Characters of a table's lines in a file or a pipe."""
 
 
 def show(figures: Figures, targets: Sequence[Target], conditions: Mapping[str, Any]) -> None:
@@ -140,7 +140,7 @@ def _rate(rate: Spread) -> tuple[str, str]:
 
 
 def _jobs(drains: Sequence[Drain], competitor: str) -> str:
-    """The least of the rounds: fewer than wanted where the time was up."""
+    """The fewest jobs of all rounds, which are fewer than planned if the time was up."""
     return f"{min(row.jobs for row in drains if row.competitor == competitor):,}"
 
 

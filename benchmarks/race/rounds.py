@@ -1,4 +1,4 @@
-"""The run: one measure after the other, and in each one round after the other with all competitors in turn."""
+"""The run: one measure after the other, each in rounds with all competitors in turn."""
 
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ from benchmarks.race.progress import Steps
 from benchmarks.race.server import Server
 
 TRIED_WITH = 0.25
-"""Of the jobs, for the one try of each setting."""
+"""The share of the jobs that is used to try each setting once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Race:
     plan: Plan
     steps: Steps
     notes: list[str]
-    """Is told who dropped out."""
+    """Notes on competitors that dropped out."""
     figures: Figures = field(default_factory=Figures)
 
     async def run(self) -> Figures:
@@ -106,7 +106,7 @@ class Race:
 
     @contextmanager
     def _dropping_out(self, taker: Competitor) -> Iterator[None]:
-        """A peer that breaks costs its own further figures, not the run."""
+        """Let a peer that breaks lose its own further figures without ending the run."""
         try:
             yield
         except Broken as broken:
@@ -125,6 +125,6 @@ class Race:
         return sorted(tried, key=lambda setting: -rates[setting["label"]])[: self.plan.finalists]
 
     def _jobs(self, taker: Competitor) -> int:
-        """No more than the time allows for: adding them takes time, too."""
+        """The number of jobs, limited to those that can be done in time, because adding them takes time too."""
         rates = [row.rate for row in self.figures.tries if row.competitor == taker.name]
         return min(self.plan.jobs, math.ceil(max(rates) * self.plan.limit)) if rates else self.plan.jobs

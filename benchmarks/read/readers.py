@@ -1,4 +1,4 @@
-"""Who reads: Daira by its own recognizer, and other programs by their command, each measured on its own."""
+"""The readers: Daira by its own recognizer, and other programs by their command, each measured separately."""
 
 import asyncio
 import os
@@ -28,10 +28,10 @@ TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg"}
 class Read:
     text: str
     cpu_seconds: float
-    """Of all processes that took part."""
+    """CPU seconds of all processes that took part."""
     seconds: float
     peak_mib: float
-    """Resident memory, of the largest process."""
+    """Resident memory of the largest process."""
     confidence: float | None = None
 
 
@@ -42,12 +42,12 @@ class Reader(Protocol):
 
 
 class Missing(Exception):
-    """Says what to install."""
+    """A program is missing. The message says what to install."""
 
 
 @asynccontextmanager
 async def opened(name: str, *, environment: Path | None) -> AsyncIterator[Reader]:
-    """Raises Missing."""
+    """Open a reader by its name. Raises Missing."""
     if not name.startswith("daira"):
         yield Command(name, _found(name, environment))
         return
@@ -63,7 +63,7 @@ async def opened(name: str, *, environment: Path | None) -> AsyncIterator[Reader
 
 
 def _found(name: str, environment: Path | None) -> str:
-    # OCRmyPDF calls it as well.
+    # OCRmyPDF needs it as well.
     if not shutil.which("tesseract"):
         raise Missing("on Debian: apt install tesseract-ocr; on macOS: brew install tesseract")
     beside = environment.parent / name if environment is not None else None
@@ -75,7 +75,7 @@ def _found(name: str, environment: Path | None) -> str:
 
 
 class Daira:
-    """A reader process that stays, as a worker has it: what it takes to start is not counted."""
+    """Daira's reader: a process that stays, as in a worker. Its start is not counted."""
 
     def __init__(self, name: str, recognizer: ProcessRecognizer) -> None:
         self.name = name
@@ -104,7 +104,7 @@ class Daira:
 
 
 class Command:
-    """A process for each page, as the command is meant to be used; one thread."""
+    """A command that is started for each page, as it is meant to be used, with one thread."""
 
     def __init__(self, name: str, path: str) -> None:
         self.name = name
@@ -128,14 +128,14 @@ class Command:
     def _arguments(self, file: Path, text: Path) -> Sequence[str]:
         if self.name == "tesseract":
             return [str(file), str(text.with_suffix("")), "-l", "eng"]
-        # Without Ghostscript, with all that helps accuracy.
+        # Without Ghostscript, but with every option that helps accuracy.
         made_fit = ["--rotate-pages", "--deskew", "--image-dpi", "200"]
         plain = ["--quiet", "--jobs", "1", "--output-type", "pdf", "--optimize", "0", "-l", "eng"]
         return [*plain, *made_fit, "--sidecar", str(text), str(file), str(text.with_suffix(".pdf"))]
 
 
 def _ran(command: Sequence[str]) -> resource.struct_rusage:
-    """What it and its children used."""
+    """Run a command. Returns the resources that it and its children used."""
     actions = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     path = os.pathsep.join([str(Path(command[0]).parent), os.environ.get("PATH", os.defpath)])
     pid = os.posix_spawn(
@@ -145,7 +145,7 @@ def _ran(command: Sequence[str]) -> resource.struct_rusage:
 
 
 def cpu_of(pid: int) -> float:
-    """Seconds so far; the clock of others ticks a hundred times a second."""
+    """CPU seconds of a process so far, in steps of a hundredth."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -12,7 +12,7 @@ from benchmarks.read.figures import Mean, Reading, by_group, by_reader
 from benchmarks.read.overhead import Overhead
 
 WIDTH = 120
-"""Of tables in a file or a pipe."""
+"""Characters of a table's lines in a file or a pipe."""
 
 
 def show(
@@ -35,7 +35,7 @@ def show(
 def record(
     readings: Sequence[Reading], overhead: Overhead | None, reached: Sequence[Target], conditions: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Every figure but the texts, which may be anybody's."""
+    """Every figure, without the texts, which may be private."""
     return {
         **conditions,
         "targets": [asdict(target) for target in reached],

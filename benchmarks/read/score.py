@@ -1,12 +1,12 @@
-"""How much of a page was read right, by measures that are the same for every reader.
+"""Scores of a page that was read, by measures that are the same for every reader.
 
-Normalised before: Unicode NFKC, typographic quotes and dashes by their plain forms, runs of white space by one space.
-Punctuation counts, and case does, except against a truth without small letters: who typed it in capitals throughout
-(as SROIE's receipts are) left no record of the case, and both sides are put in capitals.
+Both texts are normalised first: Unicode NFKC, plain quotes and dashes, one space for each run of white space.
+Punctuation and case count. But if the truth has no small letters, as SROIE's receipts, it holds no record of the case,
+and both sides are put in capitals.
 
-word F1         words are what white space parts, a bag of them: order does not count
-bare F1         the same of runs of letters and digits, without punctuation: where a truth sets spaces around
-                punctuation that the page has none at, no reader can be right
+word F1         words are separated by white space and compared as a bag: order does not count
+bare F1         the same with runs of letters and digits, without punctuation, because some truths set spaces around
+                punctuation where the page has none
 cer             edits (Levenshtein) from the text as read to the truth, per character of the truth
 cer, any order  the same word by word, each with the nearest of the other side wherever it stands; spaces don't count
 """
@@ -31,7 +31,7 @@ class Score:
 
 
 def score(read: str, truth: str) -> Score:
-    """Shares of 1; an empty page read as empty is perfect."""
+    """The scores as shares of 1. An empty page that is read as empty is perfect."""
     read, truth = normalised(read), normalised(truth)
     if truth == truth.upper():
         read = read.upper()
@@ -50,7 +50,7 @@ def normalised(text: str) -> str:
 
 
 def distance(a: str, b: str) -> int:
-    """Levenshtein's, by Hyyrö's bit vectors (2003): a column of the table is one long integer."""
+    """The Levenshtein distance by Hyyrö's bit vectors (2003): a column of the table is one long integer."""
     if not a or not b:
         return len(a) + len(b)
     places: dict[str, int] = {}
@@ -74,7 +74,10 @@ def _f1(words: list[str], wanted: list[str]) -> float:
 
 
 def _unordered(words: list[str], wanted: list[str]) -> int:
-    """Exact pairs first, then the nearest; who has no partner costs all its letters."""
+    """The errors without regard to order.
+
+    Exact pairs first, then the nearest; an unpaired word costs all its letters.
+    """
     surplus = list((Counter(words) - Counter(wanted)).elements())
     missing = list((Counter(wanted) - Counter(words)).elements())
     pairs = sorted((distance(a, b), i, j) for i, a in enumerate(surplus) for j, b in enumerate(missing))
@@ -82,7 +85,7 @@ def _unordered(words: list[str], wanted: list[str]) -> int:
     taken_b: set[int] = set()
     edits = 0
     for cost, i, j in pairs:
-        # Replacing every letter is no reading of it.
+        # A word in which every letter differs does not count as misread.
         if i in taken_a or j in taken_b or cost >= max(len(surplus[i]), len(missing[j])):
             continue
         taken_a.add(i)

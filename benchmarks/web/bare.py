@@ -1,7 +1,7 @@
-"""The least that a FastAPI service can do in Daira's place: the same clamped reads and writes, nothing else.
+"""A minimal FastAPI service in Daira's place: the same clamped reads and writes, nothing else.
 
-No key is looked up, nothing is hashed, limited or logged; the tenant is taken from the environment. On Daira's own pool
-and tables, by its adapters, so that only what Daira adds is measured.
+It looks no key up, hashes, limits and logs nothing, and takes the tenant from the environment. It uses Daira's own
+pool, tables and adapters, so that only the rest of Daira is measured.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ async def upload(file: Annotated[UploadFile, "the one part of the form"]) -> Job
     )
     async with app.state.database.begin(TENANT) as tx:
         await tx.documents.add(document)
-        # Due in a day: nobody is to work it off while the next ones are measured.
+        # Due in a day, so that no worker takes it while the next requests are measured.
         job = await tx.jobs.add(NewJob(id=JobId(uuid7()), kind="ocr", document_id=document.id, payload={}))
     return JobBody.of(job)
 

@@ -1,6 +1,6 @@
-"""Requests over kept-alive connections, as fast as they are answered or at a pace: a client that costs next to nothing.
+"""Sends requests over kept-alive connections, as fast as they are answered or at a steady rate.
 
-A general client would take more of the machine than the server that it measures.
+A general client would use more of the machine than the server that it measures.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 @dataclass(kw_only=True)
 class Answers:
     seconds: list[float] = field(default_factory=list)
-    """Of each request, in the order of their ends."""
+    """Seconds of each request, in the order of their ends."""
     bodies: list[bytes] = field(default_factory=list)
 
     @property
@@ -22,19 +22,19 @@ class Answers:
         return len(self.seconds)
 
     def percentile(self, share: float) -> float:
-        """Milliseconds."""
+        """The percentile in milliseconds."""
         ordered = sorted(self.seconds)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000
 
 
 class Refused(Exception):
-    """An answer that was not a success."""
+    """An answer was not a success."""
 
 
 async def as_fast_as_answered(
     url: str, next_request: Callable[[], bytes | None], *, connections: int, keep_bodies: bool = False
 ) -> tuple[Answers, float]:
-    """Until there is no next request. The answers, and the seconds that all took."""
+    """Send requests until there is no next one. Returns the answers, and the seconds that all took."""
     answers = Answers()
 
     async def one() -> None:
@@ -52,7 +52,7 @@ async def as_fast_as_answered(
 
 
 async def at_a_pace(url: str, request: bytes, *, rate: float, until: asyncio.Event, connections: int = 4) -> Answers:
-    """So many a second, each counted from when it was due: one that waits for a slow one before it is slow as well."""
+    """Send `rate` requests a second, each timed from when it was due, so that waiting for a slow one counts."""
     answers = Answers()
     turns = _Turns(rate)
 

@@ -1,4 +1,4 @@
-"""Where a server's time goes: samples of its stacks (py-spy), each counted for the first part that it belongs to."""
+"""A profile of a server's time: samples of its stacks (py-spy), each counted for the first part it belongs to."""
 
 import asyncio
 import shutil
@@ -23,17 +23,17 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "routing and the framework": ("fastapi/", "starlette/"),
     "HTTP": ("uvicorn/", "h11/"),
 }
-"""A stack belongs to the part that is met first from its inside; within a frame, to the first of these."""
+"""A stack belongs to the part that is found first from its innermost frame; a frame belongs to the first of these."""
 
 ELSE = "the loop, and what is none of these"
 FRAMEWORK_ROOT = ("app/__main__.py", "app/cli/")
 
 
 async def profiled(pid: int, load: Awaitable[object], *, seconds: float) -> dict[str, float]:
-    """Shares of the samples by part, largest first, while the load is on."""
+    """The shares of samples by part, largest first, while the load is on."""
     program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:/usr/bin:/usr/local/bin")
     if program is None:
-        raise SystemExit("py-spy is not there: pip install py-spy")
+        raise SystemExit("py-spy is missing: pip install py-spy")
     with tempfile.NamedTemporaryFile("r+") as file:
         arguments = ["record", "-d", f"{seconds:.0f}", "-r", "500", "-f", "raw", "-o", file.name, "-p", str(pid)]
         spying = await asyncio.create_subprocess_exec(
@@ -41,7 +41,7 @@ async def profiled(pid: int, load: Awaitable[object], *, seconds: float) -> dict
         )
         await load
         if await spying.wait():
-            raise SystemExit("py-spy may not look at the server: run as root, or allow ptrace")
+            raise SystemExit("py-spy may not read the server's memory: run as root, or allow ptrace")
         return _shares(file.read())
 
 
@@ -50,7 +50,7 @@ def _shares(samples: str) -> dict[str, float]:
     for line in samples.splitlines():
         stack, _, count = line.rpartition(" ")
         frames = [frame for frame in stack.split(";") if not any(root in frame for root in FRAMEWORK_ROOT)]
-        # A thread that waits for work is at work to py-spy, between two looks at its queue.
+        # To py-spy, a thread that waits for work is active while it checks its queue.
         if frames and "(concurrent/futures/thread.py" not in frames[-1]:
             counts[_part(frames)] += int(count)
     total = counts.total()

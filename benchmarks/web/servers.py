@@ -1,4 +1,4 @@
-"""The servers that are measured: processes of their own, each on a free port, on one database."""
+"""The measured servers: each a process of its own on a free port, all on one database."""
 
 import os
 import subprocess
@@ -25,17 +25,17 @@ class Server:
     url: str
     pid: int
     key: str
-    """Of TENANT."""
+    """An API key of TENANT."""
 
     def cpu_seconds(self) -> float:
-        """Of this process so far, its threads among it."""
+        """The CPU seconds of the process so far, including its threads."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def daira(cloned: Cloned, folder: Path, *, core: int | None = None, **settings: str) -> Iterator[Server]:
-    """`daira serve` with a tenant and its key, made with the first; `core`: the one processor that it may use."""
+    """Run `daira serve` with a tenant and its key, made for the first server. `core` pins it to one processor."""
     ours = {
         "DAIRA_DATABASE_URL": cloned.app_url,
         "DAIRA_BLOB_URL": (folder / "blobs").as_uri(),
@@ -54,7 +54,7 @@ def daira(cloned: Cloned, folder: Path, *, core: int | None = None, **settings: 
 
 @contextmanager
 def bare(cloned: Cloned, folder: Path, *, durable: bool) -> Iterator[Server]:
-    """`durable`: it waits for the disk."""
+    """Run the bare service; `durable` makes it wait for the disk."""
     port = free_port()
     words = ["-m", "uvicorn", "benchmarks.web.bare:app", "--port", str(port), "--no-access-log", "--log-level", "error"]
     settings = {
@@ -87,7 +87,7 @@ def _await_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise SystemExit(f"a server ended by itself, with status {process.returncode}")
+            raise SystemExit(f"a server ended unexpectedly with status {process.returncode}")
         try:
             httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False)
         except httpx.TransportError:

@@ -1,4 +1,4 @@
-"""Makes the bucket on the local look-alike of S3, once it answers: `bucket.py NAME`."""
+"""Makes the bucket on the local server that imitates S3, once it answers: `bucket.py NAME`."""
 
 import os
 import sys

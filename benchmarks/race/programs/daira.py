@@ -1,4 +1,4 @@
-"""Daira: a worker of the real program with a handler that does nothing, as `daira_app`: the tenant wall stands."""
+"""Daira: a worker of the real program with a no-op handler, logged in as `daira_app` under row-level security."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ from benchmarks.race.program import About, Adder, Program, Setting, Started, ans
 
 TENANTS = 50
 
-# As `tx.jobs.add` and `Doorbell.ring` write them, but in one statement.
+# Adds rows like those of `tx.jobs.add` and `Doorbell.ring`, but in one statement.
 PRELOAD = """
 with added as (
     insert into daira.jobs (tenant_id, id, kind, payload, run_after, ring_after)

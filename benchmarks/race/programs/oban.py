@@ -14,7 +14,7 @@ from typing_extensions import override
 from benchmarks.race.program import About, Adder, Program, Setting, Started, answer
 
 _started: list[Started] = []
-"""Oban finds a worker by its class's path, so what it calls can't be handed to it."""
+"""The callback. Oban finds a worker by its class's path, so it can't be passed as an argument."""
 
 
 class Nothing:

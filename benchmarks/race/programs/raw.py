@@ -1,4 +1,4 @@
-"""The raw limit: plain asyncpg loops that claim and settle batches on the simplest table; no product, no machinery."""
+"""The raw limit: plain asyncpg loops that claim and settle batches on the simplest table, without any product."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

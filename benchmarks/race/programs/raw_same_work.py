@@ -1,6 +1,6 @@
-"""The same writes as Daira's, in plain asyncpg loops: what is left to Daira's own is the tenant wall and Python.
+"""The same writes as Daira's in plain asyncpg loops: the difference to Daira is row-level security and Python.
 
-On Daira's own tables as the migrations make them, but as a superuser, whom row-level security does not bind.
+They use Daira's own tables as the migrations make them, but as a superuser, whom row-level security does not bind.
 """
 
 import asyncio
