@@ -13,6 +13,7 @@ DairaError
 │   └── Unsupported   send another type of file
 ├── TooMany           slow down
 ├── Unavailable       not the caller's fault: try again
+├── AttemptOver       (worker) its lease is lost or its document was deleted: leave everything as it is
 └── DocumentFault     (worker) this file can't be processed, however often it is tried
 """
 
@@ -87,6 +88,10 @@ class TooMany(DairaError):
 
 class Unavailable(DairaError):
     code = "unavailable"
+
+
+class AttemptOver(DairaError):
+    """An attempt that can write nothing any more, because its lease is lost or its document was deleted."""
 
 
 class DocumentFault(DairaError):

@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict
 
 from app.domain.documents import Document, blob_key
 from app.domain.doorbells import TEXT_KIND
-from app.domain.errors import DocumentFault, NotFound, Unavailable
+from app.domain.errors import AttemptOver, DocumentFault, NotFound, Unavailable
 from app.domain.ids import DocumentId
-from app.domain.jobs import JobError, Progress
+from app.domain.jobs import Progress
 from app.domain.leases import ClaimedJob
-from app.domain.outcomes import DeliveryRings, Done, Fail, Outcome
+from app.domain.outcomes import DeliveryRings, Done, Outcome
 from app.domain.pages import Page, chosen_pages
 from app.domain.usage import UsageCounts
 from app.domain.warnings import page_warnings
@@ -47,8 +47,6 @@ class OcrHandler:
     async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
         payload = OcrPayload.model_validate(job.payload)
         document, drafted = await self._found(job)
-        if document is None:
-            return Fail(JobError(code="internal", message="the document was deleted"))
         language = payload.language or document.language
         async with (
             local_copy(self._bytes(document)) as path,
@@ -81,12 +79,13 @@ class OcrHandler:
 
         return Done(apply)
 
-    async def _found(self, job: ClaimedJob) -> tuple[Document | None, frozenset[int]]:
+    async def _found(self, job: ClaimedJob) -> tuple[Document, frozenset[int]]:
         """Return the document, and the pages that earlier attempts have read."""
         async with self.database.begin(job.lease.tenant_id) as tx:
-            if job.document_id is None:
-                return None, frozenset()
-            return await tx.documents.get(DocumentId(job.document_id)), await tx.pages.drafted(job.lease.job_id)
+            document = await tx.documents.get(DocumentId(job.document_id)) if job.document_id is not None else None
+            if document is None:
+                raise AttemptOver("the document was deleted")
+            return document, await tx.pages.drafted(job.lease.job_id)
 
     def _count(self, read: Page | UnreadablePage) -> None:
         self.metrics.pages_read.labels(read.source if isinstance(read, Page) else "unreadable").inc()

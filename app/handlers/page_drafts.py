@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from app.domain.errors import Conflict, DocumentFault
+from app.domain.errors import AttemptOver, DocumentFault
 from app.domain.leases import Lease
 from app.domain.pages import Page, Source
 from app.domain.warnings import WarningCode
@@ -50,7 +50,7 @@ class PageDrafts:
     async def take(self, read: Page | UnreadablePage) -> None:
         """Add a page.
 
-        Raises DocumentFault where so many are unreadable that the file is to blame, Conflict on a lost lease.
+        Raises DocumentFault where so many are unreadable that the file is to blame, AttemptOver on a lost lease.
         """
         page = self._counted(read)
         self.in_hand.append(page)
@@ -71,7 +71,7 @@ class PageDrafts:
     async def _draft(self) -> None:
         async with self._database.begin(self._lease.tenant_id) as tx:
             if not await tx.pages.draft(self._lease, self.in_hand):
-                raise Conflict("the lease is lost: another attempt continues from the drafts")
+                raise AttemptOver("the lease is lost: another attempt continues from the drafts")
         self.in_hand.clear()
         self._drafted_at = self._clock()
 

@@ -67,7 +67,8 @@ class Pages(Protocol):
     ) -> None:
         """Replace the document's pages by these and by the job's drafts, which stop being drafts.
 
-        `keep_others` keeps the pages with other numbers. Raises NotFound when there is no such document.
+        Of a page that is in both, this one counts. `keep_others` keeps the pages with other numbers. Another caller
+        waits until this transaction has ended, and then sees its pages. Raises NotFound when there is no such document.
         """
         ...
 

@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 
 from app.domain.doorbells import TEXT_KIND, Ring
-from app.domain.errors import DocumentFault, Unavailable
+from app.domain.errors import AttemptOver, DocumentFault, Unavailable
 from app.domain.ids import TenantId
 from app.domain.jobs import CANCELLED, JobError, JobState, Progress
 from app.domain.leases import ClaimedJob, Settlement
@@ -123,6 +123,9 @@ class Execution:
             return await work
         except asyncio.CancelledError:
             return _interrupted(hold.interruption)
+        except AttemptOver:
+            # The lease is lost, which the settle finds and logs, or the document is gone, which cancels its jobs.
+            return Fail(CANCELLED)
         except DocumentFault as fault:
             return Fail(JobError(code=fault.code, message=str(fault)))
         except Unavailable as away:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from app.domain import errors as domain
-from app.domain.errors import DairaError, DocumentFault
+from app.domain.errors import AttemptOver, DairaError, DocumentFault
 from app.web.errors import FRAMEWORK_CODES, STATUS, TITLES
 
-OF_THE_WORKER: set[type[DairaError]] = {DocumentFault}
+OF_THE_WORKER: set[type[DairaError]] = {AttemptOver, DocumentFault}
 """Never raised in a request: there they are as unforeseen as any other exception, and answered like one."""
 
 

@@ -1,5 +1,6 @@
 """Drafts: pages that an unfinished job has read, for the attempt that goes on with it."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from app.domain.errors import NotFound
 from app.domain.ids import DocumentId, uuid7
 from app.domain.leases import Lease, Settlement
 from app.domain.pages import Page
+from app.domain.search import parse_query
 from app.domain.warnings import WarningCode, document_warning
 from tests.support.rig import Rig, done, fail, new_page, release
 
@@ -108,6 +110,40 @@ class DraftsSuite:
         async with rig.database.begin(lease.tenant_id) as tx:
             await tx.pages.replace(document.id, [new_page(3, text="newer")], drafts_of=lease.job_id, keep_others=True)
         assert [page.text for page in await rig.pages(document)] == ["old", "new", "newer", "old"]
+
+    async def test_a_page_that_was_read_again_counts_instead_of_its_draft(self, rig: Rig) -> None:
+        document, lease = await started(rig)
+        assert await draft(rig, lease, new_page(1, text="draft"), new_page(2, text="draft"))
+        for keep_others in (False, True):
+            async with rig.database.begin(lease.tenant_id) as tx:
+                again = [new_page(2, text="again")]
+                await tx.pages.replace(document.id, again, drafts_of=lease.job_id, keep_others=keep_others)
+            assert [page.text for page in await rig.pages(document)] == ["draft", "again"]
+
+    async def test_two_jobs_replace_pages_one_after_the_other(self, rig: Rig) -> None:
+        """Whatever the order, no page is missing, none is there twice, and the index of words has the same pages."""
+        document, lease = await started(rig)
+
+        async def replace_pages(text: str, *numbers: int, keep_others: bool) -> None:
+            async with rig.database.begin(lease.tenant_id) as tx:
+                new = [new_page(number, text=text) for number in numbers]
+                await tx.pages.replace(document.id, new, keep_others=keep_others)
+                await tx.documents.set_read(document.id, page_count=3)
+                await tx.search.index(document.id)
+
+        for _ in range(8):
+            await asyncio.gather(
+                replace_pages("whole", 1, 2, 3, keep_others=False),
+                replace_pages("first", 1, keep_others=True),
+                replace_pages("last", 3, keep_others=True),
+                replace_pages("anew", 1, 2, 3, keep_others=False),
+            )
+            pages = await rig.pages(document)
+            assert [page.number for page in pages] == [1, 2, 3]
+            async with rig.database.begin(lease.tenant_id) as tx:
+                for text in ("whole", "first", "last", "anew"):
+                    found = await tx.search.find(parse_query(text), limit=9)
+                    assert {hit.page for hit in found.hits} == {page.number for page in pages if page.text == text}
 
     async def test_drafts_do_not_become_pages_of_an_unknown_document(self, rig: Rig) -> None:
         _, lease = await started(rig)

@@ -11,7 +11,7 @@ import pytest
 
 from app.adapters.memory.blobs import MemoryBlobs
 from app.domain.documents import Document, blob_key
-from app.domain.errors import Conflict, DocumentFault
+from app.domain.errors import AttemptOver, DocumentFault
 from app.domain.jobs import Job, Progress
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done
@@ -78,7 +78,7 @@ async def test_text_layers_are_drafted_once_they_have_taken_a_while(rig: Rig) ->
 async def test_nothing_is_drafted_once_the_lease_is_lost(rig: Rig) -> None:
     job = await started(rig)
     assert await rig.settle(done(job.lease))
-    with pytest.raises(Conflict, match="lease is lost"):
+    with pytest.raises(AttemptOver, match="lease is lost"):
         await drafting(rig, job, total=2).take(new_page(1))
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.adapters.postgres.tables import jobs
 from app.domain.errors import Conflict, NotFound
-from app.domain.ids import TenantId
+from app.domain.ids import DocumentId, TenantId
 from app.domain.jobs import EQUAL_IS_LIVE, JobState
 from app.domain.leases import Lease
 
@@ -46,6 +46,18 @@ class ClampedConnection:
         if self._connection is None:
             raise RuntimeError("this transaction has ended: begin another one")
         return self._connection
+
+
+LOCK_DOCUMENT = "select from daira.documents where tenant_id = $1 and id = $2 for no key update"
+
+
+async def locked_document(clamped: ClampedConnection, document_id: DocumentId) -> bool:
+    """Lock the document's row until the transaction ends. False if there is no such document.
+
+    Every set of rows that belongs to a document (pages, words of the index) is replaced under this lock, so that two
+    jobs replace it one after the other. A settle has its job's row before. The lock lets jobs be added meanwhile.
+    """
+    return bool(await clamped.call(LOCK_DOCUMENT, clamped.tenant_id, document_id))
 
 
 async def holds(clamped: ClampedConnection, lease: Lease) -> bool:

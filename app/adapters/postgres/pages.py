@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Row, and_, delete, func, select
 
-from app.adapters.postgres.clamped import ClampedConnection, holds, known_faults
+from app.adapters.postgres.clamped import ClampedConnection, holds, known_faults, locked_document
 from app.adapters.postgres.tables import drafts, pages
+from app.domain.errors import NotFound
 from app.domain.ids import DocumentId, JobId
 from app.domain.leases import Lease
 from app.domain.pages import Page, Source, Word
@@ -31,9 +32,11 @@ ADD_PAGES = INSERT.format(table="pages", owner="document_id")
 # Two attempts may have read the same page; the first draft counts.
 ADD_DRAFTS = INSERT.format(table="drafts", owner="job_id") + "on conflict do nothing"
 
+# A page that was read again after its draft is there already, and counts.
 MOVE = f"""
 with moved as (delete from daira.drafts where tenant_id = $1 and job_id = $3 returning {COLUMNS})
 insert into daira.pages (tenant_id, document_id, {COLUMNS}) select $1, $2, {COLUMNS} from moved
+on conflict do nothing
 """
 
 WORDS_AT_ONCE = 5_000
@@ -52,15 +55,18 @@ class PostgresPages:
         drafts_of: JobId | None = None,
         keep_others: bool = False,
     ) -> None:
+        # Without the lock, two jobs would each delete the pages that they see, and both insert the same numbers.
+        if not await locked_document(self._clamped, document_id):
+            raise NotFound(f"there is no document {document_id}")
         gone = self._of(document_id)
         if keep_others:
             drafted = select(drafts.c.number).where(self._drafted(drafts_of))
             gone = and_(gone, pages.c.number.in_([page.number for page in new]) | pages.c.number.in_(drafted))
         await self._clamped.execute(delete(pages).where(gone))
         with known_faults():
+            await self._add(ADD_PAGES, document_id, new)
             if drafts_of is not None:
                 await self._clamped.call(MOVE, self._tenant_id, document_id, drafts_of)
-            await self._add(ADD_PAGES, document_id, new)
 
     async def draft(self, lease: Lease, new: Sequence[Page]) -> bool:
         if not await holds(self._clamped, lease):

@@ -13,7 +13,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from app.domain.errors import Conflict, Unavailable
+from app.domain.errors import AttemptOver, Unavailable
 from app.domain.leases import Lease
 from app.domain.llm.chunks import Chunk, PagePart, chunks_of
 from app.domain.llm.kept_answers import KeptAnswer
@@ -210,5 +210,5 @@ class Conversation:
                 await asyncio.sleep(KEEP_AGAIN)
             else:
                 if not held:
-                    raise Conflict("the lease is lost: another attempt continues from the stored answers")
+                    raise AttemptOver("the lease is lost: another attempt continues from the stored answers")
                 return

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import cached_property
 
 from app.domain.documents import Document
-from app.domain.errors import DocumentFault
+from app.domain.errors import AttemptOver, DocumentFault
 from app.domain.ids import DocumentId
 from app.domain.jobs import Job, JobError
 from app.domain.leases import ClaimedJob
@@ -75,12 +75,13 @@ def warning(code: str, detail: str, *, pages: Sequence[int] = (), at: Sequence[s
 async def text_of(database: Database, job: ClaimedJob) -> DocumentText:
     """Return the document's text.
 
-    Raises TextNotReady while an `ocr` job may still bring it, and DocumentFault where there will be none.
+    Raises TextNotReady while an `ocr` job may still bring it, DocumentFault where there will be none, and AttemptOver
+    where the document was deleted.
     """
     async with database.begin(job.lease.tenant_id) as tx:
         document = await tx.documents.get(DocumentId(job.document_id)) if job.document_id is not None else None
         if document is None:
-            raise DocumentFault("internal", "the document was deleted")
+            raise AttemptOver("the document was deleted")
         if document.page_count is None:
             raise _missing(await tx.jobs.newest(document_ids=[document.id], kind="ocr"))
         text = DocumentText(document, await tx.pages.all(document.id))

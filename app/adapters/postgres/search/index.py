@@ -4,7 +4,7 @@ Rows are inserted in order, and under the lock of the document's row: of two con
 waits.
 """
 
-from app.adapters.postgres.clamped import ClampedConnection
+from app.adapters.postgres.clamped import ClampedConnection, locked_document
 from app.domain.ids import DocumentId
 from app.domain.search import MOST_RANK
 from app.domain.text_search import CHARACTERS, SIMPLE, UNSPACED, config_of, stemmings
@@ -40,7 +40,6 @@ SPACED = f"""
 case when {{stemming}} = '{CHARACTERS}' then regexp_replace({{text}}, '([{UNSPACED}])', E'{BLANK}\\\\1{BLANK}', 'g')
      else {{text}} end
 """
-LOCK = "select from daira.documents where tenant_id = $1 and id = $2 for no key update"
 KNOWN = "select from daira.indexed where tenant_id = $1 and document_id = $2 limit 1"
 LANGUAGES = "select distinct language from daira.pages where tenant_id = $1 and document_id = $2"
 FORGET = """
@@ -77,7 +76,7 @@ ROOM_TO_SORT = "set local work_mem = '64MB'"
 
 async def index_document(clamped: ClampedConnection, document_id: DocumentId, *, only_new: bool) -> bool:
     mine = (clamped.tenant_id, document_id)
-    if not await clamped.call(LOCK, *mine) or (only_new and await clamped.call(KNOWN, *mine)):
+    if not await locked_document(clamped, document_id) or (only_new and await clamped.call(KNOWN, *mine)):
         return False
     await clamped.call(FORGET, *mine)
     languages = [row["language"] for row in await clamped.call(LANGUAGES, *mine)]
