@@ -87,7 +87,14 @@ class TooMany(DairaError):
 
 
 class Unavailable(DairaError):
+    """A part of the service that does not answer. Its text is the operator's, and may name servers and settings."""
+
     code = "unavailable"
+
+    def __init__(self, message: str, *, public: bool = False) -> None:
+        super().__init__(message)
+        self.public = message if public else None
+        """The text if tenants may read it, too; None where they read a sentence that names nothing."""
 
 
 class AttemptOver(DairaError):

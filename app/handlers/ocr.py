@@ -102,7 +102,7 @@ class OcrHandler:
                 digest.update(chunk)
                 yield chunk
         except NotFound:
-            raise Unavailable("the document's bytes are not in the blob store: upload them again") from None
+            raise Unavailable("the document's bytes are lost: upload them again", public=True) from None
         if digest.hexdigest() != document.sha256:
             raise DocumentFault("corrupt", "the stored bytes are not those that were uploaded: upload them again")
 

@@ -110,7 +110,7 @@ class ProcessRenderer:
         except DocumentFault as fault:
             if self._closed:
                 # `close` ended the child, not the file.
-                raise Unavailable("this server is shutting down; try again") from fault
+                raise Unavailable("this server is shutting down; try again", public=True) from fault
             raise
         finally:
             self._start_idle_timer()
@@ -150,7 +150,7 @@ class _RenderSession:
                 raise DocumentFault(
                     "timeout", "Rendering takes too much CPU time: simplify or split the document."
                 ) from death
-            raise DocumentFault("corrupt", f"The document crashed the renderer ({death.how}): save it anew.") from death
+            raise DocumentFault("corrupt", "The document crashed the renderer: save it anew.") from death
         except ChildFailed as failure:
             # A defect of Daira's, but another try would fail as well.
             log.exception(RENDERER_FAILED, on=request["do"])
@@ -166,7 +166,7 @@ async def _child_of(slot: PoolSlot) -> ChildProcess:
         return await slot.child()
     except (RuntimeError, ConnectionResetError) as error:
         log.exception(RENDERER_FAILED, on="start")
-        raise Unavailable("no renderer could be started; try again in a few seconds") from error
+        raise Unavailable("no renderer could be started; try again in a few seconds", public=True) from error
 
 
 def _bounded(into: IO[bytes]) -> Callable[[bytes], None]:

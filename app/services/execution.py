@@ -18,8 +18,9 @@ import structlog
 from app.domain.doorbells import TEXT_KIND, Ring
 from app.domain.errors import AttemptOver, DocumentFault, Unavailable
 from app.domain.ids import TenantId
+from app.domain.job_errors import internal_error, is_documented, unavailable_error
 from app.domain.jobs import CANCELLED, JobError, JobState, Progress
-from app.domain.leases import ClaimedJob, Settlement
+from app.domain.leases import ClaimedJob, Lease, Settlement
 from app.domain.outcomes import DeliveryRings, Done, Ending, Fail, Release, Retry, settlement
 from app.ports.database import Database
 from app.ports.leases import Handler, Leases, ProgressReporter
@@ -127,12 +128,13 @@ class Execution:
             # The lease is lost, which the settle finds and logs, or the document is gone, which cancels its jobs.
             return Fail(CANCELLED)
         except DocumentFault as fault:
-            return Fail(JobError(code=fault.code, message=str(fault)))
+            return Fail(_document_error(job.lease, fault))
         except Unavailable as away:
-            return Retry(JobError(code="unavailable", message=str(away)))
+            log.warning("dependency_unavailable", reason=str(away))
+            return Retry(unavailable_error(job.lease, away))
         except Exception as error:  # whatever a handler raises costs one attempt, never the worker
             log.warning("handler_failed", exc_info=error)
-            return Retry(_internal(error))
+            return Retry(internal_error(job.lease))
 
     async def _settle(self, job: ClaimedJob, ending: Ending, hold: LeaseHold) -> str | None:
         """Settle and return the outcome, or None if the lease was lost.
@@ -146,7 +148,7 @@ class Execution:
                 woken = await self._write(end, ending)
             except _RefusedError as refused:
                 log.warning("results_refused", exc_info=refused.__cause__)
-                ending = Retry(_internal(refused.__cause__))
+                ending = Retry(internal_error(job.lease))
             except Exception as error:  # noqa: BLE001 - it may have been written: the fence decides the next try
                 log.warning("settle_failed", reason=f"{type(error).__name__}: {error}")
                 await asyncio.sleep(SETTLE_AGAIN)
@@ -203,16 +205,21 @@ def _attributes(job: ClaimedJob) -> Attributes:
     return {"daira.tenant_id": tenant_id, "daira.job_id": str(job_id), "daira.kind": job.kind, "daira.attempt": attempt}
 
 
+def _document_error(lease: Lease, fault: DocumentFault) -> JobError:
+    """Return the fault as the job's error. A code that is not documented is an error of ours."""
+    if is_documented(fault.code):
+        return JobError(code=fault.code, message=str(fault))
+    log.error("fault_undocumented", exc_info=fault)
+    return internal_error(lease)
+
+
 def _interrupted(why: Interruption | None) -> Ending:
     if why is None:
         # Counted as a failure: released at no cost, such a job would run for ever.
         return Retry(JobError(code="internal", message="the handler cancelled itself"))
-    # The row carries the request to cancel, so the job ends as cancelled and not as failed.
+    # The row carries the request to cancel, so the job ends as cancelled and not as failed. A stopping worker gives the
+    # job back. A lost lease settles nothing, whatever stands here for it.
     return Fail(CANCELLED) if why is Interruption.CANCELLED else Release()
-
-
-def _internal(error: BaseException | None) -> JobError:
-    return JobError(code="internal", message=f"{type(error).__name__}: {error}")
 
 
 class _RefusedError(Exception):

@@ -68,7 +68,7 @@ class FairSemaphore:
             self._free -= 1
             return
         if sum(map(len, self._lines.values())) >= self._most_waiting:
-            raise Unavailable("the rendering queue is full; retry in a few seconds")
+            raise Unavailable("the rendering queue is full; retry in a few seconds", public=True)
         called = asyncio.get_running_loop().create_future()
         self._lines.setdefault(tenant_id, deque()).append(called)
         try:
@@ -77,7 +77,7 @@ class FairSemaphore:
         except BaseException as error:
             self._give_up(tenant_id, called)
             if isinstance(error, TimeoutError):
-                raise Unavailable("timed out waiting for a renderer; retry in a few seconds") from None
+                raise Unavailable("timed out waiting for a renderer; retry in a few seconds", public=True) from None
             raise
 
     def _give_up(self, tenant_id: TenantId, called: "asyncio.Future[None]") -> None:

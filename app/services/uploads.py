@@ -198,8 +198,8 @@ def check_kinds(requests: Sequence[JobRequest], *, llm: bool) -> None:
     wanted = sorted({request.kind for request in requests} & NEED_TEXT)
     if wanted and not llm:
         raise LlmNotConfigured(
-            f"jobs of the kind {', '.join(wanted)} need a language model, and none is configured;"
-            " set DAIRA_LLM_BASE_URL and DAIRA_LLM_MODEL"
+            f"jobs of the kind {', '.join(wanted)} need a language model, and this service has none:"
+            " its operator can set one up"
         )
 
 

@@ -111,6 +111,8 @@ FRAMEWORK_CODES = {
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
+AWAY = "a part of the service is not available: try again in a few seconds"
+
 RETRY_SOON = 5
 """Seconds of Retry-After if no better time is known."""
 
@@ -158,7 +160,7 @@ async def _daira_error(request: Request, error: Exception) -> JSONResponse:
     if status is None:
         raise error  # an error of the worker, unforeseen in a request
     headers: dict[str, str] = {}
-    errors = None
+    errors, detail = None, str(error)
     match error:
         case Unauthorized():
             headers["WWW-Authenticate"] = 'Bearer realm="daira"'
@@ -166,11 +168,13 @@ async def _daira_error(request: Request, error: Exception) -> JSONResponse:
             headers["Retry-After"] = str(math.ceil(wait.total_seconds()))
         case Unavailable():
             headers["Retry-After"] = str(RETRY_SOON)
+            log.warning("request_unavailable", reason=detail)
+            detail = error.public or AWAY
         case Invalid(pointer=pointer) if pointer or error.code == Invalid.code:
-            errors = [FieldFault(pointer=pointer or json_pointer(()), detail=str(error))]
+            errors = [FieldFault(pointer=pointer or json_pointer(()), detail=detail)]
         case _:
             pass
-    return problem(request, status=status, code=error.code, detail=str(error), errors=errors, headers=headers)
+    return problem(request, status=status, code=error.code, detail=detail, errors=errors, headers=headers)
 
 
 async def _malformed(request: Request, error: Exception) -> JSONResponse:

@@ -136,7 +136,7 @@ async def test_a_second_crash_on_the_same_page_is_the_documents_fault(
 ) -> None:
     reading = asyncio.create_task(read(recognizer, long_scan))
     await until(lambda: crashed(busy(recognizer)) or reading.done())
-    with pytest.raises(DocumentFault, match=r"died twice on .* \(SIGSEGV\)") as ended:
+    with pytest.raises(DocumentFault, match="died twice on ") as ended:
         await reading
     assert ended.value.code == "corrupt"
     assert await read(recognizer, text_pdf)

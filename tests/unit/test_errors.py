@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from app.domain.errors import (
     Conflict,
@@ -23,6 +24,7 @@ from app.domain.errors import (
     Unsupported,
 )
 from app.telemetry import Metrics
+from app.web.errors import AWAY
 from tests.support.rig import SECOND
 from tests.unit.served import ACME, PROBLEM, Served, part
 
@@ -36,7 +38,7 @@ KNOWN: list[tuple[DairaError, int, str]] = [
     (Unsupported("s"), 415, "unsupported_media_type"),
     (Invalid("i"), 422, "invalid"),
     (TooMany("m", retry_after=SECOND), 429, "too_many_requests"),
-    (Unavailable("a"), 503, "unavailable"),
+    (Unavailable("a", public=True), 503, "unavailable"),
 ]
 
 UNFORESEEN = [RuntimeError("secret"), DocumentFault("encrypted", "secret"), DairaError("secret")]
@@ -79,6 +81,17 @@ async def test_an_error_is_answered_with_its_status_its_code_and_its_text(
     assert pointers == (["/"] if code == "invalid" else [])
     assert set(body) == {"type", "title", "status", "detail", "code", "request_id"}
     assert body["type"] == "about:blank"
+
+
+@pytest.mark.threat(70)
+async def test_the_log_and_not_the_caller_is_told_what_is_not_available(web: Served) -> None:
+    raising(web, Unavailable("the blob store failed: No space left on device"))
+    with capture_logs() as logged:
+        answer = await web.client.get("/v1/jobs")
+    assert problem(answer)["detail"] == AWAY
+    assert "No space" not in answer.text
+    (line,) = (line for line in logged if line["event"] == "request_unavailable")
+    assert line["reason"] == "the blob store failed: No space left on device"
 
 
 @pytest.mark.threat(70)

@@ -1,15 +1,20 @@
 """What becomes of a job that asks a model: within its budget, nothing asked twice, every fault with its code."""
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.domain.errors import Unavailable
+from app.domain.job_errors import unavailable_error
 from app.domain.jobs import AttemptOutcome, JobError, JobState
+from app.domain.leases import Lease
 from app.handlers.llm import conversation
 from app.handlers.llm.conversation import LlmBudget
+from app.handlers.llm.results import ERRORS
 from app.ports.llm import (
     LlmBusy,
     LlmContextExceeded,
@@ -63,12 +68,14 @@ async def test_a_fault_of_the_question_fails_the_job_at_once(
     assert (job.state, code_of(job), len(desk.llm.asked)) == (JobState.FAILED, code, 1)
 
 
-async def test_a_rejected_request_names_the_settings_to_look_at(desk: LlmDesk) -> None:
-    desk.llm.script = [LlmRejected("there is no such model")]
-    job = await desk.ask(RECEIPT, "summarize")
-    assert job.error is not None
-    assert "there is no such model" in job.error.message
-    assert "DAIRA_LLM_MODEL" in job.error.message
+async def test_the_log_and_not_the_tenant_is_told_why_a_request_is_rejected(desk: LlmDesk) -> None:
+    desk.llm.script = [LlmRejected("there is no such model: check DAIRA_LLM_MODEL")]
+    with capture_logs() as logged:
+        job = await desk.ask(RECEIPT, "summarize")
+    assert job.error == ERRORS[LlmRejected]
+    assert [line["reason"] for line in logged if line["event"] == "llm_fault"] == [
+        "there is no such model: check DAIRA_LLM_MODEL"
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -88,7 +95,9 @@ async def test_a_server_that_is_away_is_a_failure_that_is_tried_again(desk: LlmD
     job = await desk.ask(RECEIPT, kind, **KINDS[kind])
     assert (job.state, job.failures) == (JobState.QUEUED, 1)
     (attempt,) = await desk.rig.attempts(job)
-    assert attempt.error == JobError(code="unavailable", message="it fell silent")
+    away = Unavailable("it fell silent")
+    assert attempt.error == unavailable_error(Lease(job.tenant_id, job.id, 1), away)
+    assert "it fell silent" not in attempt.error.message
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -123,9 +132,10 @@ async def test_a_job_waits_while_the_text_is_being_read(desk: LlmDesk) -> None:
 async def test_a_job_whose_text_could_not_be_read_fails_for_the_same_reason(desk: LlmDesk) -> None:
     document = await desk.rig.document(await desk.rig.tenant())
     reading = await desk.rig.enqueue(document.tenant_id, document_id=document.id, kind="ocr")
-    await desk.rig.settle(fail(await desk.rig.lease(reading)))
+    corrupt = JobError(code="corrupt", message="it did not work")
+    await desk.rig.settle(replace(fail(await desk.rig.lease(reading)), error=corrupt))
     job, _ = await desk.run(await desk.job(document, "summarize"))
-    assert code_of(job) == "oops"
+    assert code_of(job) == "corrupt"
     assert job.error is not None
     assert "it did not work" in job.error.message
 
@@ -261,7 +271,7 @@ async def test_a_document_beyond_the_budget_is_refused_before_a_question_is_aske
     job = await desk.ask(LONG, "summarize")
     assert code_of(job) == "llm_context_exceeded"
     assert job.error is not None
-    assert "DAIRA_LLM_MAX_CALLS" in job.error.message
+    assert f"a job may have {budget}" in job.error.message
     assert desk.llm.asked == []
 
 

@@ -57,7 +57,7 @@ class IssuerKeys:
         age = self._clock() - self._fetched_at
         key = self._keys.get(kid) if age < KEPT else None
         if key is None and self._failed_at > self._fetched_at:
-            raise Unavailable("the issuer of tokens can't be reached: try again")
+            raise Unavailable("the issuer of tokens can't be reached: try again", public=True)
         return key
 
     def _due(self, kid: str | None) -> bool:

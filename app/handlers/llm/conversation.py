@@ -22,7 +22,7 @@ from app.handlers.llm.answers import UnusableAnswer, read_answer
 from app.handlers.llm.prompts import Prompt
 from app.handlers.llm.schema_validation import SchemaValidator
 from app.ports.database import Database
-from app.ports.llm import Llm, LlmContextExceeded, LlmFault, LlmTruncated, TokenUsage
+from app.ports.llm import Llm, LlmFault, LlmTruncated, TokenUsage
 
 TRIES = 2
 """The question, and one more after an unusable answer. A third has never been worth its price."""
@@ -54,7 +54,7 @@ class LlmBudget:
 
     @override
     def __str__(self) -> str:
-        return f"{self.calls:,} and {self.tokens:,} (DAIRA_LLM_MAX_CALLS, DAIRA_LLM_MAX_TOKENS)"
+        return f"{self.calls:,} questions and {self.tokens:,} tokens"
 
 
 class Conversation:
@@ -86,13 +86,14 @@ class Conversation:
     def room(self, prompt: Prompt) -> int:
         """Return the tokens of material that fit into one question.
 
-        Raises LlmContextExceeded when there is too little room.
+        Raises NoUsableAnswer when there is too little room.
         """
         room = self._llm.context_tokens - self._long_answer - prompt.overhead
         if room < LEAST_ROOM:
-            raise LlmContextExceeded(
+            raise NoUsableAnswer(
+                "llm_context_exceeded",
                 f"the request takes {prompt.overhead:,} of the model's {self._llm.context_tokens:,} tokens and leaves"
-                " no room for a document: shorten it"
+                " no room for a document: shorten it",
             )
         return room
 
@@ -103,7 +104,7 @@ class Conversation:
         if len(chunks) > self._budget.calls or tokens > self._budget.tokens:
             raise NoUsableAnswer(
                 "llm_context_exceeded",
-                f"the document needs {len(chunks):,} questions of {tokens:,} tokens; a job may use {self._budget}",
+                f"the document needs {len(chunks):,} questions of {tokens:,} tokens; a job may have {self._budget}",
             )
         return chunks
 

@@ -2,39 +2,49 @@
 
 from collections.abc import Awaitable, Iterable, Mapping
 
-from app.domain.errors import Unavailable
+import structlog
+
 from app.domain.jobs import JobError
 from app.domain.leases import ClaimedJob
 from app.domain.llm.kept_answers import KeptAnswer
-from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze
+from app.domain.outcomes import Done, Fail, Outcome, Snooze
 from app.domain.usage import UsageCounts, total_usage
 from app.handlers.llm.conversation import NoUsableAnswer
 from app.handlers.llm.document_text import TextNotReady
 from app.ports.database import Tx
 from app.ports.llm import LlmBusy, LlmContextExceeded, LlmFault, LlmRefused, LlmRejected, LlmTruncated
 
-CODES: Mapping[type[LlmFault], str] = {
-    LlmRefused: "llm_refused",
-    LlmTruncated: "llm_invalid_output",
-    LlmContextExceeded: "llm_context_exceeded",
-    LlmRejected: "llm_not_configured",
+log = structlog.get_logger()
+
+ERRORS: Mapping[type[LlmFault], JobError] = {
+    LlmRefused: JobError(code="llm_refused", message="the language model refuses to answer: use another wording"),
+    LlmTruncated: JobError(code="llm_invalid_output", message="the language model's answer was cut off"),
+    LlmContextExceeded: JobError(
+        code="llm_context_exceeded", message="the question is too long for the language model: shorten the request"
+    ),
+    LlmRejected: JobError(
+        code="llm_not_configured", message="the service's language model is not set up rightly: tell its operator"
+    ),
 }
+"""The errors that tenants read. A fault's own text may name the operator's settings, and goes to the log."""
+
+BUSY = JobError(code="unavailable", message="the language model is busy or out of order: the job waits for it")
 
 
 async def outcome_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> Outcome:
-    """Return the outcome of the work. Other errors are left to the caller: DocumentFault, or a bug."""
+    """Return the outcome of the work. Other errors are left to the caller: DocumentFault, Unavailable, or a bug."""
     try:
         result = await work
     except TextNotReady as wait:
         return Snooze(wait.after, JobError(code="not_ready", message=str(wait)))
     except LlmBusy as busy:
-        return Snooze(busy.after, JobError(code="unavailable", message=str(busy)))
-    except Unavailable as away:
-        return Retry(JobError(code="unavailable", message=str(away)))
+        log.info("llm_busy", reason=str(busy))
+        return Snooze(busy.after, BUSY)
     except NoUsableAnswer as end:
         return Fail(JobError(code=end.code, message=str(end)))
     except LlmFault as fault:
-        return Fail(JobError(code=CODES[type(fault)], message=_message(fault)))
+        log.warning("llm_fault", reason=str(fault))
+        return Fail(ERRORS[type(fault)])
 
     async def apply(tx: Tx) -> None:
         await tx.jobs.save_result(job.lease.job_id, result)
@@ -53,9 +63,3 @@ def _uncounted(result: Mapping[str, object], kept: Iterable[KeptAnswer]) -> Usag
         input_tokens=max(0, int(price["input_tokens"]) - counted.input_tokens),
         output_tokens=max(0, int(price["output_tokens"]) - counted.output_tokens),
     )
-
-
-def _message(fault: LlmFault) -> str:
-    if isinstance(fault, LlmRejected):
-        return f"{fault}: check DAIRA_LLM_MODEL, DAIRA_LLM_API_KEY and DAIRA_LLM_BASE_URL"
-    return str(fault)

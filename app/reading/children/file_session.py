@@ -92,12 +92,10 @@ class FileSession:
 
 def _fault_of_death(death: ChildDied, *, what: str) -> DocumentFault:
     if death.how in {_OUT_OF_MEMORY, _KILLED}:
-        return DocumentFault(
-            "too_large", f"Reading {what} takes too much memory ({death.how}): simplify or split the document."
-        )
+        return DocumentFault("too_large", f"Reading {what} takes too much memory: simplify or split the document.")
     return DocumentFault(
         "corrupt",
-        f"The reader died twice on {what} ({death.how}): save the document anew, or upload its pages as images.",
+        f"The reader died twice on {what}: save the document anew, or upload its pages as images.",
     )
 
 

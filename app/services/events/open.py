@@ -50,7 +50,9 @@ class EventService:
                 return
             async with self.watching.follow(tenant_id, job_id, progress=True) as follower:
                 if await follower.ready(at_most=READY_WITHIN, stopping=self.stopping) is None:
-                    raise Unavailable("the service is stopping or the database is slow; retry in a few seconds")
+                    raise Unavailable(
+                        "the service is stopping or the database is slow; retry in a few seconds", public=True
+                    )
                 yield EventStream(
                     database=self.database,
                     tenant_id=tenant_id,

@@ -95,7 +95,7 @@ class PostgresSearch:
             parsed = await self._parse(query)
             return await self._find(parsed, limit=limit, after=after, document_id=document_id)
         except asyncpg.QueryCanceledError as error:
-            raise Unavailable("the search takes too long; use rarer words, or try again later") from error
+            raise Unavailable("the search takes too long; use rarer words, or try again later", public=True) from error
 
     async def _parse(self, query: SearchQuery) -> PostgresQuery:
         wanted = [(stemming, each.written(stemming)) for stemming in ALL for each in query.alternatives]
