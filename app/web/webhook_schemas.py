@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
 from app.domain.errors import Invalid
-from app.domain.jobs import JobState
+from app.domain.jobs import Job, JobState
 from app.domain.webhooks import OVERLAP, DeliveryRecord, Event, Webhook
 from app.web.bodies import parse_json, whole
 from app.web.errors import json_pointer, plain_message
@@ -67,8 +67,8 @@ class DeliveryBody(BaseModel):
         job = delivery.job
         return cls(
             id=job.id,
-            event=str(job.payload["event"]),
-            job_id=job.payload.get("job_id"),
+            event=str(job.payload.get("event", "")),
+            job_id=_announced(job),
             state=job.state,
             attempts=job.attempts,
             status=_status(delivery),
@@ -101,10 +101,17 @@ def _fields(webhook: Webhook) -> dict[str, object]:
 def _status(delivery: DeliveryRecord) -> int | None:
     job = delivery.job
     if isinstance(job.result, dict) and job.state is JobState.DONE:
-        status: int = job.result["status"]
-        return status
-    code = job.error.code if job.error else ""
-    return int(code.removeprefix("status_")) if code.startswith("status_") else None
+        status = job.result.get("status")
+        return status if isinstance(status, int) else None
+    code = job.error.code.removeprefix("status_") if job.error else ""
+    return int(code) if code.isdecimal() else None
+
+
+def _announced(job: Job) -> UUID | None:
+    try:
+        return UUID(str(job.payload.get("job_id")))
+    except ValueError:
+        return None
 
 
 LONGEST_OVERLAP = 30 * 86_400

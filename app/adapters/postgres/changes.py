@@ -12,6 +12,7 @@ from asyncpg import Record
 
 from app.adapters.postgres.clamped import ClampedConnection
 from app.adapters.postgres.jobs import job_of, select_jobs
+from app.adapters.postgres.stored import stored_value
 from app.adapters.postgres.tables import jobs
 from app.domain.changes import ChangePage, ChangeWindow, Position, StatePage
 from app.domain.ids import JobId
@@ -68,7 +69,7 @@ select x.id, x.changed from daira.jobs x
 where x.tenant_id = $1 and x.id = any($5) and {SEEN} and ($3::uuid is null or x.id > $3) order by x.id limit $4
 """  # noqa: S608 - put together from our own parts
 RUNNING = """
-select x.id, (x.progress->>'done')::int as done, (x.progress->>'total')::int as total, x.progress->>'unit' as unit
+select x.id, x.progress
 from daira.jobs x
 where x.tenant_id = $1 and x.state = 'claimed' and x.kind is not null and x.progress is not null
   and ($2::uuid[] is null or x.id = any($2))
@@ -121,7 +122,8 @@ class PostgresChanges:
 
     async def running(self, *, of: Collection[JobId] | None = None) -> Mapping[JobId, Progress]:
         rows = await self._clamped.call(RUNNING, self._tenant_id, None if of is None else list(of))
-        return {JobId(row["id"]): Progress(done=row["done"], total=row["total"], unit=row["unit"]) for row in rows}
+        read = {JobId(row["id"]): stored_value(Progress, row["progress"]) for row in rows}
+        return {job_id: progress for job_id, progress in read.items() if progress is not None}
 
     async def states(self, job_ids: Collection[JobId]) -> Mapping[JobId, JobState]:
         rows = await self._clamped.call(STATES, self._tenant_id, list(job_ids))

@@ -16,6 +16,7 @@ from app.adapters.postgres.idempotency_keys import PostgresIdempotencyKeys
 from app.adapters.postgres.jobs import PostgresJobs
 from app.adapters.postgres.pages import PostgresPages
 from app.adapters.postgres.search.query import PostgresSearch
+from app.adapters.postgres.stored import known_name, known_names
 from app.adapters.postgres.tenants import PostgresApiKeys, PostgresTenantRow
 from app.adapters.postgres.usage import PostgresUsage
 from app.adapters.postgres.webhooks import PostgresWebhooks
@@ -108,7 +109,7 @@ def _key(row: asyncpg.Record, tenant_id: TenantId, secret_sha256: bytes) -> ApiK
         tenant_id=tenant_id,
         name=row["name"],
         secret_sha256=secret_sha256,
-        scopes=frozenset(map(Scope, row["scopes"])),
+        scopes=frozenset(known_names(Scope, row["scopes"])),
         created_at=row["created_at"],
         expires_at=row["expires_at"],
         revoked_at=row["revoked_at"],
@@ -119,7 +120,7 @@ def _key(row: asyncpg.Record, tenant_id: TenantId, secret_sha256: bytes) -> ApiK
 def _tenant(row: asyncpg.Record, tenant_id: TenantId) -> Tenant:
     return Tenant(
         id=tenant_id,
-        state=TenantState(row["tenant_state"]),
+        state=known_name(TenantState, row["tenant_state"], otherwise=TenantState.SUSPENDED),
         created_at=row["tenant_created_at"],
         limits=Limits(
             max_running=row["max_running"],

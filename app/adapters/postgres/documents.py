@@ -8,11 +8,12 @@ from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from app.adapters.postgres.clamped import ClampedConnection, known_faults
+from app.adapters.postgres.stored import stored_object, stored_values
 from app.adapters.postgres.tables import documents, jobs
 from app.domain.documents import Document, DocumentCursor, DocumentStatus
 from app.domain.ids import DocumentId
 from app.domain.jobs import JobState
-from app.domain.warnings import DocumentWarning, WarningCode
+from app.domain.warnings import DocumentWarning
 
 ADD = insert(documents).on_conflict_do_nothing(constraint="documents_bytes_key").returning(documents)
 
@@ -125,8 +126,5 @@ def _has_status(status: DocumentStatus) -> ColumnElement[bool]:
 
 
 def _document(row: Row[tuple[object, ...]]) -> Document:
-    warnings = [
-        DocumentWarning(code=WarningCode(stored["code"]), detail=stored["detail"], pages=tuple(stored["pages"]))
-        for stored in row.warnings
-    ]
-    return Document(**{**row._asdict(), "warnings": tuple(warnings)})
+    warnings = tuple(stored_values(DocumentWarning, row.warnings, detail=""))
+    return Document(**{**row._asdict(), "metadata": stored_object(row.metadata), "warnings": warnings})

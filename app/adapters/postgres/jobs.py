@@ -3,7 +3,7 @@
 Also rows as domain objects.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +26,7 @@ from sqlalchemy.dialects.postgresql import INTERVAL, insert
 
 from app.adapters.postgres.clamped import ClampedConnection, known_faults
 from app.adapters.postgres.leases import SETTLE, delivery_bells, settle_arguments
+from app.adapters.postgres.stored import known_name, stored_object, stored_value
 from app.adapters.postgres.tables import answers, job_attempts, jobs, results
 from app.domain.doorbells import NEED_TEXT, Ring
 from app.domain.errors import Conflict
@@ -64,7 +65,7 @@ def job_of(row: Row[Any], *, result: object) -> Job:
         kind=row.kind,
         state=JobState(row.state),
         document_id=row.document_id,
-        payload=row.payload,
+        payload=stored_object(row.payload),
         dedup_key=row.dedup_key,
         priority=row.priority,
         attempts=row.attempts,
@@ -73,8 +74,8 @@ def job_of(row: Row[Any], *, result: object) -> Job:
         releases=row.releases,
         max_attempts=row.max_attempts,
         cancel_requested=row.cancel_requested,
-        progress=Progress(**row.progress) if row.progress else None,
-        error=_job_error(row.last_error),
+        progress=stored_value(Progress, row.progress),
+        error=stored_error(row.last_error),
         result=result,
         traceparent=row.traceparent,
         run_after=row.run_after,
@@ -93,13 +94,13 @@ def attempt_of(row: Row[tuple[object, ...]]) -> Attempt:
         worker=row.worker,
         started_at=row.started_at,
         finished_at=row.finished_at,
-        outcome=AttemptOutcome(row.outcome),
-        error=_job_error(row.error),
+        outcome=known_name(AttemptOutcome, row.outcome, otherwise=AttemptOutcome.RELEASE),
+        error=stored_error(row.error),
     )
 
 
-def _job_error(stored: Mapping[str, str] | None) -> JobError | None:
-    return JobError(code=stored["code"], message=stored["message"]) if stored else None
+def stored_error(stored: object) -> JobError | None:
+    return stored_value(JobError, stored, code="internal", message="")
 
 
 LIVE = text("dedup_key is not null and state in ('queued', 'claimed')")

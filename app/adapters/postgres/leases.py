@@ -8,6 +8,7 @@ from datetime import timedelta
 import asyncpg
 
 from app.adapters.postgres.engine import PostgresEngine
+from app.adapters.postgres.stored import known_name, stored_object
 from app.domain.doorbells import Ring
 from app.domain.ids import JobId, TenantId
 from app.domain.jobs import JobError, Progress
@@ -86,7 +87,7 @@ def _fences(leases: Sequence[Lease]) -> tuple[list[TenantId], list[JobId], list[
 
 def _claim(row: asyncpg.Record) -> ClaimResult:
     ring = Ring(row["tenant_id"], row["job_id"])
-    outcome = ClaimOutcome(row["outcome"])
+    outcome = known_name(ClaimOutcome, row["outcome"], otherwise=ClaimOutcome.MISSING_OR_LOCKED)
     return ClaimResult(ring=ring, outcome=outcome, job=_claimed(row) if outcome is ClaimOutcome.CLAIMED else None)
 
 
@@ -95,7 +96,7 @@ def _claimed(row: asyncpg.Record) -> ClaimedJob:
         lease=_lease(row, "attempts"),
         kind=row["kind"],
         document_id=row["document_id"],
-        payload=row["payload"],
+        payload=stored_object(row["payload"]),
         failures=row["failures"],
         max_attempts=row["max_attempts"],
         traceparent=row["traceparent"],

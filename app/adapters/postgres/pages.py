@@ -2,12 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, delete, func, select
 
 from app.adapters.postgres.clamped import ClampedConnection, holds, known_faults, locked_document
+from app.adapters.postgres.stored import known_name, known_names, stored_list
 from app.adapters.postgres.tables import drafts, pages
 from app.domain.errors import NotFound
 from app.domain.ids import DocumentId, JobId
@@ -40,6 +42,9 @@ on conflict do nothing
 """
 
 WORDS_AT_ONCE = 5_000
+
+NUMBERS_OF_A_WORD = 7
+"""Box, confidence, line and block."""
 
 
 class PostgresPages:
@@ -97,7 +102,7 @@ class PostgresPages:
     async def warnings(self, document_id: DocumentId) -> Mapping[int, Sequence[WarningCode]]:
         found = and_(self._of(document_id), func.cardinality(pages.c.warnings) > 0)
         rows = await self._clamped.execute(select(pages.c.number, pages.c.warnings).where(found))
-        return {row.number: _codes(row.warnings) for row in rows}
+        return {row.number: tuple(known_names(WarningCode, row.warnings)) for row in rows}
 
     async def _add(self, statement: str, owner: DocumentId | JobId, new: Sequence[Page]) -> None:
         for batch in _batches(new):
@@ -149,38 +154,34 @@ def _page(row: Row[tuple[object, ...]]) -> Page:
     return Page(
         number=row.number,
         text=row.text,
-        source=Source(row.source),
+        source=known_name(Source, row.source, otherwise=Source.OCR),
         confidence=row.confidence,
         width=row.width,
         height=row.height,
         rotation=row.rotation,
         language=row.language,
-        warnings=_codes(row.warnings),
+        warnings=tuple(known_names(WarningCode, row.warnings)),
     )
 
 
 def _with_words(row: Row[tuple[object, ...]]) -> Page:
     page = _page(row)
-    return replace(page, words=tuple(_word(word, page) for word in row.words))
+    words = (_word(stored_list(word), page) for word in stored_list(row.words))
+    return replace(page, words=tuple(word for word in words if word is not None))
 
 
-def _word(stored: list[object], page: Page) -> Word:
-    # Words of earlier versions have neither lines and blocks nor sources.
-    text, x0, y0, x1, y1, confidence, line, block, source = [*stored, 0, 0, page.source][:9]
+def _word(stored: list[Any], page: Page) -> Word | None:
+    """The word; None for an entry of another form."""
+    # Words of earlier versions have neither lines and blocks nor sources, and those of later ones may have more.
+    text, *numbers, source = [*stored, 0, 0, page.source][:9]
+    if len(numbers) != NUMBERS_OF_A_WORD or not all(isinstance(number, int | float) for number in numbers):
+        return None
+    x0, y0, x1, y1, confidence, line, block = map(float, numbers)
     return Word(
         text=str(text),
-        box=(_number(x0), _number(y0), _number(x1), _number(y1)),
-        confidence=_number(confidence),
-        source=Source(str(source)),
-        line=int(_number(line)),
-        block=int(_number(block)),
+        box=(x0, y0, x1, y1),
+        confidence=confidence,
+        source=known_name(Source, source, otherwise=page.source),
+        line=int(line),
+        block=int(block),
     )
-
-
-def _codes(stored: Iterable[str]) -> tuple[WarningCode, ...]:
-    return tuple(map(WarningCode, stored))
-
-
-def _number(value: object) -> float:
-    assert isinstance(value, int | float)
-    return float(value)

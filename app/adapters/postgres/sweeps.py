@@ -1,6 +1,7 @@
 """The two queries across tenants, and the sweep, which runs under each tenant's own clamp."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 from app.adapters.postgres.engine import PostgresEngine
 from app.domain.doorbells import Ring
@@ -52,7 +53,10 @@ class PostgresSweeps:
         ]
 
     async def backlog(self) -> list[Backlog]:
-        return [Backlog(**row) for row in await self._engine.call("select * from daira.backlog()")]
+        return [
+            Backlog(**{each.name: row[each.name] for each in fields(Backlog)})
+            for row in await self._engine.call("select * from daira.backlog()")
+        ]
 
     async def wear(self) -> CleanupBlockers:
         ((oldest_snapshot, oldest_transactions),) = await self._engine.call(WEAR)

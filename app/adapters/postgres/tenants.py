@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Row, delete, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from app.adapters.postgres.clamped import ClampedConnection, known_faults
+from app.adapters.postgres.stored import known_name, known_names
 from app.adapters.postgres.tables import api_keys, doorbells, jobs, tenants
 from app.domain.ids import KeyId
 from app.domain.keys import ApiKey, Scope
@@ -67,7 +68,7 @@ def _tenant(row: Row[tuple[object, ...]] | None) -> Tenant | None:
         return None
     return Tenant(
         id=row.tenant_id,
-        state=TenantState(row.state),
+        state=known_name(TenantState, row.state, otherwise=TenantState.SUSPENDED),
         created_at=row.created_at,
         limits=Limits(
             max_running=row.max_running,
@@ -127,4 +128,4 @@ class PostgresApiKeys:
 
 def _key(row: Row[tuple[object, ...]]) -> ApiKey:
     columns = row._asdict()
-    return ApiKey(**columns | {"scopes": frozenset(map(Scope, columns["scopes"]))})
+    return ApiKey(**columns | {"scopes": frozenset(known_names(Scope, columns["scopes"]))})

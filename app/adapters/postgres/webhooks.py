@@ -8,6 +8,7 @@ from sqlalchemy.dialects.postgresql import INTERVAL
 
 from app.adapters.postgres.clamped import ClampedConnection, known_faults
 from app.adapters.postgres.jobs import PostgresJobs
+from app.adapters.postgres.stored import known_names
 from app.adapters.postgres.tables import jobs, webhooks
 from app.domain.ids import JobId, WebhookId
 from app.domain.jobs import Job
@@ -113,4 +114,4 @@ class PostgresWebhooks:
 
 def _webhook(row: Row[tuple[object, ...]]) -> Webhook:
     columns = row._asdict()
-    return Webhook(**columns | {"events": frozenset(map(Event, columns["events"]))})
+    return Webhook(**columns | {"events": frozenset(known_names(Event, columns["events"]))})
