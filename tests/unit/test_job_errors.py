@@ -19,7 +19,8 @@ from app.domain.documents import blob_key
 from app.domain.errors import AttemptOver, Conflict, DocumentFault, Invalid, NotFound, Unavailable
 from app.domain.job_errors import CODES, internal_error, is_documented, unavailable_error
 from app.domain.jobs import CANCELLED, Job, JobState
-from app.domain.leases import Lease
+from app.domain.leases import ClaimedJob, Lease
+from app.domain.outcomes import Outcome
 from app.domain.webhooks import delivery_job
 from app.handlers.llm import conversation, results
 from app.handlers.llm.ask import AskHandler
@@ -31,7 +32,7 @@ from app.handlers.ocr import OcrHandler
 from app.handlers.selftest import SelftestHandler
 from app.handlers.webhook import WebhookHandler
 from app.handlers.webhook_slots import EndpointSlots
-from app.ports.leases import Handler
+from app.ports.leases import Handler, ProgressReporter
 from app.ports.llm import LlmBusy, LlmContextExceeded, LlmRefused, LlmRejected, LlmTruncated
 from app.ports.sender import WebhookResponse
 from app.reading.children.process import ChildDied, ChildFailed
@@ -264,6 +265,30 @@ async def test_a_payload_that_is_not_understood_is_not_quoted(rig: Rig, kind: st
     blobs = MemoryBlobs()
     job, _ = await attempted(rig, await enqueued(rig, kind, blobs, **payload), blobs, FaultAt(-1, RuntimeError()))
     assert job.error == internal_error(Lease(job.tenant_id, job.id, 1))
+
+
+async def test_a_job_whose_document_is_deleted_meanwhile_ends_without_an_error_of_ours(bench: Bench) -> None:
+    tenant = await bench.rig.tenant()
+    document = await bench.rig.document(tenant)
+    job = await bench.rig.claimed(await bench.rig.enqueue(tenant, document_id=document.id))
+
+    async def act(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
+        await bench.rig.remove(document)
+        raise AttemptOver("the lease is lost")
+
+    bench.handler.act = act
+    with capture_logs() as logged:
+        await bench.execution().run(job, a_hold(job))
+    assert [line["event"] for line in logged] == ["lease_lost"]
+
+
+async def test_an_attempt_without_a_document_is_cancelled(bench: Bench) -> None:
+    async def act(_job: ClaimedJob, _reporter: ProgressReporter) -> Outcome:
+        raise AttemptOver("the document was deleted")
+
+    bench.handler.act = act
+    job = await bench.run(await bench.rig.enqueue(await bench.rig.tenant()))
+    assert (job.state, job.error) == (JobState.CANCELLED, CANCELLED)
 
 
 def test_codes_are_documented() -> None:
