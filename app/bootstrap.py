@@ -193,7 +193,13 @@ async def open_runtime(
                 hurry=watching.hurry,
                 handlers=handlers
                 or [
-                    OcrHandler(database=store.database, blobs=blobs, recognizer=recognizer, metrics=metrics),
+                    OcrHandler(
+                        database=store.database,
+                        blobs=blobs,
+                        recognizer=recognizer,
+                        metrics=metrics,
+                        longest=settings.document_timeout,
+                    ),
                     SelftestHandler(blobs=blobs),
                     WebhookHandler(
                         database=store.database,
@@ -263,11 +269,13 @@ def _worker(
         Consumer(
             lane=lane,
             kinds=kinds,
-            slots=slots,
+            # As many again for documents that need no recognition.
+            slots=2 * slots if lane is Lane.OCR else slots,
+            recognition=slots if lane is Lane.OCR else None,
             doorbell=doorbells[lane],
             execution=execution,
             heart=heart,
-            early_pass=sweeping.sweep,
+            sweeping=sweeping,
             sweep_every=settings.sweep_every,
             metrics=metrics,
         )

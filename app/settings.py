@@ -148,6 +148,12 @@ class Settings(BaseSettings):
         None, ge=2**28, description="Of one reader process. Default: 1.5 GiB, with RapidOCR 3 GiB."
     )
     ocr_page_seconds: int = Field(60, ge=1, le=3_600, description="For one page, before its reader is killed.")
+    ocr_document_seconds: int = Field(
+        21_600,
+        ge=60,
+        le=604_800,
+        description="For reading one document, over all attempts. Pages not read by then are reported as unreadable.",
+    )
     renderers: int = Field(
         2, ge=1, le=64, description="Processes for page images and searchable PDFs, at most; they come when asked for."
     )
@@ -326,3 +332,7 @@ class Settings(BaseSettings):
     @property
     def ocr_page_timeout(self) -> timedelta:
         return timedelta(seconds=self.ocr_page_seconds)
+
+    @property
+    def document_timeout(self) -> timedelta:
+        return timedelta(seconds=self.ocr_document_seconds)

@@ -2,7 +2,7 @@
 
 queued ──claim──▶ claimed ──settle──▶ done | failed | cancelled
    ▲                 │
-   └─ retry, snooze, release, expired lease
+   └─ retry, snooze, release, yield, expired lease
 """
 
 from collections.abc import Mapping
@@ -53,6 +53,8 @@ class AttemptOutcome(StrEnum):
     RELEASE = "release"
     EXPIRED = "expired"
     CANCELLED = "cancelled"
+    YIELD = "yield"
+    """Put back for other tenants. Nothing is counted, and the job's history has no entry for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,10 @@ class Job:
     started_at: datetime | None
     """Start of the latest attempt."""
     finished_at: datetime | None
+    recognition: bool = False
+    """True if the job was put back because it needs OCR and no recognition slot was free."""
+    worked: timedelta = timedelta()
+    """The time of all attempts that ended, apart from those whose worker was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,8 @@ class ClaimOutcome(StrEnum):
     CANCELLED = "cancelled"
     UNKNOWN_KIND = "unknown_kind"
     """The job is of a kind that only a newer version knows. It was put off, which does not count against it."""
+    RECOGNITION = "recognition"
+    """The job waits for a recognition slot, and this worker has none free. It is claimed when one becomes free."""
     CAPPED = "capped"
     """The tenant runs as many jobs as it may. The job is rung for again when one of them ends."""
     SUSPENDED = "suspended"
@@ -96,6 +98,8 @@ class Settlement:
     """The time until the job is due again, where it goes back to QUEUED."""
     progress: Progress | None = None
     """The progress at the end of the attempt; None keeps the last one reported."""
+    recognition: bool | None = None
+    """Set for a job that is put back for others: True if it waits for a recognition slot."""
 
     @property
     def failures(self) -> int:

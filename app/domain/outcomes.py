@@ -54,7 +54,15 @@ class Release:
     """The end of an attempt because the worker stops. The job continues elsewhere and no failure is counted."""
 
 
-Outcome = Done | Retry | Fail | Snooze
+@dataclass(frozen=True, slots=True)
+class Yield:
+    """The end of an attempt in favour of others. Its partial results are stored, and nothing is counted."""
+
+    recognition: bool = False
+    """True if the job waits for a recognition slot. It is then not rung for: whoever frees a slot claims it."""
+
+
+Outcome = Done | Retry | Fail | Snooze | Yield
 Ending = Outcome | Release
 
 
@@ -72,7 +80,15 @@ def settlement(job: ClaimedJob, ending: Ending, *, jitter: float, progress: Prog
     if isinstance(ending, Retry) and job.failures + 1 >= job.max_attempts:
         ending = Fail(ending.reason)
     state, outcome, error, delay = _end_state(job, ending, jitter=jitter)
-    return Settlement(lease=job.lease, state=state, outcome=outcome, error=error, delay=delay, progress=progress)
+    return Settlement(
+        lease=job.lease,
+        state=state,
+        outcome=outcome,
+        error=error,
+        delay=delay,
+        progress=progress,
+        recognition=ending.recognition if isinstance(ending, Yield) else None,
+    )
 
 
 def _end_state(
@@ -90,7 +106,8 @@ def _end_state(
             return JobState.QUEUED, AttemptOutcome.RETRY, reason, max(delay, BACKOFF_FLOOR)
         case Snooze(after, reason):
             return JobState.QUEUED, AttemptOutcome.SNOOZE, reason, max(after, BACKOFF_FLOOR)
-        case Release():
-            return JobState.QUEUED, AttemptOutcome.RELEASE, None, NO_DELAY
+        case Yield() | Release():
+            outcome = AttemptOutcome.YIELD if isinstance(ending, Yield) else AttemptOutcome.RELEASE
+            return JobState.QUEUED, outcome, None, NO_DELAY
         case _:
             assert_never(ending)

@@ -1,7 +1,8 @@
 """Drafts of pages: a page that took time to read is stored at once, so that no other attempt reads it again."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 from app.domain.errors import AttemptOver, DocumentFault
 from app.domain.leases import Lease
@@ -24,21 +25,21 @@ class PageDrafts:
         lease: Lease,
         *,
         language: str,
-        total: int,
-        drafted: int,
+        drafted: AbstractSet[int] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Count the pages of one attempt.
-
-        `drafted` is the number of the `total` pages that earlier attempts have stored.
-        """
+        """Take the pages of one attempt. Earlier attempts have stored the `drafted` ones."""
+        self.left: list[int] = []
+        """The wanted pages that no attempt has read yet."""
         self.in_hand: list[Page] = []
         """Pages that are not drafted yet. They are written with the next draft or with the results."""
-        self.total = total
+        self.total = 0
+        self._drafted = drafted
         self._database = database
+        self.job_id = lease.job_id
         self._lease = lease
         self._language = language
-        self._readable = drafted
+        self._readable = 0
         self._faults: list[DocumentFault] = []
         self._clock = clock
         self._drafted_at = clock()
@@ -47,6 +48,13 @@ class PageDrafts:
     def done(self) -> int:
         return self._readable + len(self._faults)
 
+    def begin(self, wanted: Sequence[int]) -> None:
+        """Set the wanted pages. A file that is opened a second time changes nothing."""
+        if not self.total:
+            self.total = len(wanted)
+            self.left = [number for number in wanted if number not in self._drafted]
+            self._readable = self.total - len(self.left)
+
     async def take(self, read: Page | UnreadablePage) -> None:
         """Add a page.
 
@@ -54,8 +62,20 @@ class PageDrafts:
         """
         page = self._counted(read)
         self.in_hand.append(page)
+        self.left = [number for number in self.left if number != page.number]
         # The last pages need no draft, because they are written with the results at once.
         if self.done < self.total and (page.source is Source.OCR or self._clock() - self._drafted_at > WORTH_A_DRAFT):
+            await self._draft()
+
+    def give_up(self, fault: DocumentFault) -> None:
+        """Count the pages that are left as unreadable. Raises the fault where they are most of the document."""
+        for number in self.left:
+            self.in_hand.append(self._counted(UnreadablePage(number, fault)))
+        self.left = []
+
+    async def keep(self) -> None:
+        """Store all pages, for the attempt that goes on from them."""
+        if self.in_hand:
             await self._draft()
 
     def _counted(self, read: Page | UnreadablePage) -> Page:

@@ -1,4 +1,7 @@
-"""Limits on a lane's slots for one endpoint and one tenant, so that a slow receiver does not delay others."""
+"""Limits on a lane's slots for one endpoint and one tenant, so that a slow receiver does not delay others.
+
+A delivery can't be put back halfway, so one share of the slots stays free for the tenant that comes next.
+"""
 
 import time
 from collections.abc import Callable, Hashable, Iterator
@@ -35,14 +38,14 @@ class EndpointSlots:
 
     def __init__(self, *, slots: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._of_endpoint = max(1, slots // 4)
-        self._of_tenant = max(1, slots // 2)
+        self._slots = slots
         self._clock = clock
-        self._lines: dict[Hashable, _EndpointQueue] = {}
+        self._lines: dict[tuple[Hashable, ...], _EndpointQueue] = {}
 
     @contextmanager
     def place(self, *, tenant: Hashable, endpoint: Hashable) -> Iterator[None]:
         """Take a slot of the tenant and of the endpoint. Raises EndpointBusy."""
-        limits = {(tenant,): self._of_tenant, (tenant, endpoint): self._of_endpoint}
+        limits = {(tenant,): self._share(tenant), (tenant, endpoint): self._of_endpoint}
         for name, limit in limits.items():
             queue = self._lines.get(name)
             if queue is not None and queue.running >= limit:
@@ -59,6 +62,11 @@ class EndpointSlots:
                 queue.seconds = (queue.seconds + self._clock() - started) / 2
                 if not queue.running:
                     self._lines.pop(name, None)
+
+    def _share(self, tenant: Hashable) -> int:
+        """Return the slots that the tenant may hold, with those that hold some and one more to come."""
+        tenants = {name[0] for name in self._lines} | {tenant}
+        return max(1, self._slots // (len(tenants) + 1))
 
     def _retry_after(self, queue: _EndpointQueue, *, limit: int) -> timedelta:
         now = self._clock()

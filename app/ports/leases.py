@@ -19,11 +19,19 @@ from app.domain.outcomes import Outcome
 
 class Leases(Protocol):
     async def claim(
-        self, rings: Sequence[Ring], *, worker: str, lease: timedelta, kinds: frozenset[str]
+        self,
+        rings: Sequence[Ring],
+        *,
+        worker: str,
+        lease: timedelta,
+        kinds: frozenset[str],
+        recognition: int | None = None,
     ) -> list[ClaimResult]:
         """Answer each distinct doorbell, in any order. At most one caller gets CLAIMED for an attempt.
 
         A job of a kind not in `kinds` is put off by a minute, without counting against it (UNKNOWN_KIND).
+        `recognition` is the number of free recognition slots: no more of the jobs that wait for one are claimed. None
+        means that the caller does not tell them apart.
         """
         ...
 
@@ -82,10 +90,13 @@ class CleanupBlockers:
 
 
 class Sweeps(Protocol):
-    async def tenants_with_due_work(self, *, limit: int, early: frozenset[str] | None = None) -> list[TenantId]:
+    async def tenants_with_due_work(
+        self, *, limit: int, early: frozenset[str] | None = None, recognition: bool | None = None
+    ) -> list[TenantId]:
         """Return tenants with a bell to ring again or an expired lease.
 
-        `early` is for an idle worker whose queue is empty: any due job of these kinds counts.
+        `early` is for a worker that asks for work of these kinds: any due job counts, however recently it was rung.
+        `recognition` limits it to jobs that wait for a recognition slot (True) or to the others (False).
         """
         ...
 
@@ -94,7 +105,12 @@ class Sweeps(Protocol):
         ...
 
     async def sweep(
-        self, tenants: Sequence[TenantId], *, limit: int, early: frozenset[str] | None = None
+        self,
+        tenants: Sequence[TenantId],
+        *,
+        limit: int,
+        early: frozenset[str] | None = None,
+        recognition: bool | None = None,
     ) -> list[SweptJob]:
         """Under each tenant's clamp, end expired leases and put off the next ring of at most `limit` jobs each.
 
@@ -110,6 +126,15 @@ class Sweeps(Protocol):
 class ProgressReporter(Protocol):
     def report(self, progress: Progress) -> None:
         """Record the job's progress. It is written with the next heartbeat, so any number of calls is cheap."""
+        ...
+
+    @property
+    def must_yield(self) -> bool:
+        """True once another tenant waits for this job's slot: store what is done, and return Yield."""
+        ...
+
+    def begin_recognition(self) -> bool:
+        """Take one of the worker's recognition slots until the attempt ends; False if none is free."""
         ...
 
 

@@ -34,6 +34,10 @@ class UnreadablePage:
     fault: DocumentFault
 
 
+class NeedsRecognition(UnreadablePage):
+    """A page that only OCR can read, in a file that was opened without it."""
+
+
 class OpenFile(Protocol):
     """A file that is open for reading page by page."""
 
@@ -48,15 +52,20 @@ class OpenFile(Protocol):
     def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | UnreadablePage]:
         """Yield these pages, by default all, as soon as they are read.
 
-        The order varies, because several are read at a time.
+        The order varies, because several are read at a time. A number is taken from `numbers` only when its page is
+        about to be read, so an iterator that ends early leaves the rest unread.
         Raises ConnectionResetError when recognition was closed meanwhile.
         """
         ...
 
 
 class Recognizer(Protocol):
-    def open(self, path: Path, *, media_type: str, language: str, mode: Mode) -> AbstractAsyncContextManager[OpenFile]:
+    def open(
+        self, path: Path, *, media_type: str, language: str, mode: Mode, recognition: bool = True
+    ) -> AbstractAsyncContextManager[OpenFile]:
         """Open a file for reading. Leaving the context frees its readers, and ends those that are still at work.
+
+        Without `recognition` the readers are others, that do no OCR: pages that need it come as NeedsRecognition.
 
         Cancelling the task that reads ends the work at once. Raises DocumentFault (encrypted, corrupt, empty,
         too_many_pages, too_large, unsupported, timeout).

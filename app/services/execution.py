@@ -20,7 +20,7 @@ from app.domain.errors import AttemptOver, DocumentFault, Unavailable
 from app.domain.ids import TenantId
 from app.domain.job_errors import internal_error, is_documented, unavailable_error
 from app.domain.jobs import CANCELLED, JobError, JobState, Progress
-from app.domain.leases import ClaimedJob, Lease, Settlement
+from app.domain.leases import ClaimedJob, ClaimResult, Lease, Settlement
 from app.domain.outcomes import DeliveryRings, Done, Ending, Fail, Release, Retry, settlement
 from app.ports.database import Database
 from app.ports.leases import Handler, Leases, ProgressReporter
@@ -81,10 +81,17 @@ class Execution:
     """Called when a job of this tenant changes its state; wakes callers that wait in this process."""
     spans: Spans = field(default_factory=NullSpans)
 
-    async def claim(self, rings: Sequence[Ring], *, kinds: frozenset[str]) -> list[ClaimedJob]:
-        """Claim the jobs of these rings. A ring whose job can't be claimed here needs no further work."""
+    async def claim(
+        self, rings: Sequence[Ring], *, kinds: frozenset[str], recognition: int | None = None
+    ) -> list[ClaimResult]:
+        """Claim the jobs of these rings.
+
+        A ring whose job can't be claimed here needs no further work, apart from one that waits for recognition.
+        """
         began = time.time_ns()
-        claims = await self.leases.claim(rings, worker=self.worker, lease=self.lease, kinds=kinds)
+        claims = await self.leases.claim(
+            rings, worker=self.worker, lease=self.lease, kinds=kinds, recognition=recognition
+        )
         for outcome, count in Counter(claim.outcome for claim in claims).items():
             self.metrics.claims.labels(outcome).inc(count)
         jobs = [claim.job for claim in claims if claim.job is not None]
@@ -94,7 +101,7 @@ class Execution:
             self.spans.past(
                 "claim", parent=job.traceparent, began=began, ended=time.time_ns(), attributes=_attributes(job)
             )
-        return jobs
+        return claims
 
     async def run(self, job: ClaimedJob, hold: LeaseHold) -> None:
         """Run one attempt, from the handler's start to the settled row."""
@@ -181,7 +188,8 @@ class Execution:
         self.hurry(job.lease.tenant_id)
         self.metrics.of_kind(job.kind).finished[end.outcome].inc()
         log.info("job_settled", outcome=end.outcome, error=end.error and end.error.code)
-        if end.state is JobState.QUEUED:
+        # A job that waits for recognition is not rung for: whoever frees a slot claims it.
+        if end.state is JobState.QUEUED and not end.recognition:
             ring = Ring(job.lease.tenant_id, job.lease.job_id)
             await self.ringing.ring([(job.kind, ring)], delay=end.delay)
         await self.ringing.ring([*woken, *await self._left_waiting(job, end)])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from app.domain.doorbells import LANE_OF_KIND
+from app.domain.doorbells import LANE_OF_KIND, Ring
 from app.domain.errors import Unavailable
 from app.domain.ids import TenantId
 from app.domain.jobs import AttemptOutcome
@@ -27,19 +27,22 @@ class Sweeper:
     ringing: Ringer
     metrics: Metrics
 
-    async def sweep(self, *, early: frozenset[str] | None = None) -> int:
+    async def sweep(self, *, early: frozenset[str] | None = None, recognition: bool | None = None) -> int:
         """Make one pass over the tenants that the scout names. Returns the number of rings.
 
         `early` is for an idle worker with an empty queue: jobs of these kinds are rung however recently they were rung.
+        `recognition` False leaves out the jobs that wait for a recognition slot.
         """
         rung = 0
         while rung < BUDGET:
-            tenants = await self.sweeps.tenants_with_due_work(limit=TENANTS_AT_A_TIME, early=early)
+            tenants = await self.sweeps.tenants_with_due_work(
+                limit=TENANTS_AT_A_TIME, early=early, recognition=recognition
+            )
             if not tenants:
                 break
             # Spread over tenants, so that one with a long queue leaves the others their share.
             limit = max(1, (BUDGET - rung) // len(tenants))
-            found = await self.sweeps.sweep(tenants, limit=limit, early=early)
+            found = await self.sweeps.sweep(tenants, limit=limit, early=early, recognition=recognition)
             rung += await self._ring(found)
             # Work was named but none found: other sweepers hold those rows, and a repeat at once would only load them.
             if not found or early is not None or len(tenants) < TENANTS_AT_A_TIME:
@@ -52,6 +55,17 @@ class Sweeper:
             await self._ring(await self.sweeps.sweep([tenant_id], limit=1, early=frozenset(LANE_OF_KIND)))
         except Unavailable as error:  # the sweep finds the free place as well, only later
             log.warning("refill_failed", tenant_id=tenant_id, reason=str(error))
+
+    async def waiting_tenants(self, kinds: frozenset[str], *, recognition: bool | None) -> list[TenantId]:
+        """Return tenants with due jobs of these kinds; `recognition` as for `sweep`, or True for only those jobs."""
+        return await self.sweeps.tenants_with_due_work(limit=TENANTS_AT_A_TIME, early=kinds, recognition=recognition)
+
+    async def next_for_recognition(self, tenant_id: TenantId, kinds: frozenset[str]) -> list[Ring]:
+        """Return a job of the tenant that waits for a recognition slot, to be claimed by the caller; or none."""
+        found = await self.sweeps.sweep([tenant_id], limit=1, early=kinds, recognition=True)
+        # Jobs whose lease ran out are ended in the same pass, and rung for.
+        await self._ring([swept for swept in found if swept.expired or swept.kind not in kinds])
+        return [swept.ring for swept in found if not swept.expired and swept.kind in kinds]
 
     async def full_pass(self) -> int:
         """Sweep every tenant, due or not, and raise the alarm for jobs that the scout missed. Returns their number."""

@@ -1,16 +1,23 @@
-"""One lane's consumer. It takes a slot before it asks for a doorbell, so that no doorbell waits here unanswered."""
+"""One lane's consumer. It takes a slot before it asks for a doorbell, so that no doorbell waits here unanswered.
+
+A lane may have recognition slots: no more of its jobs do OCR at a time, and the other slots are for documents that need
+none. A job that needs OCR while none of them is free is put back, and claimed again when one becomes free. So nothing
+that needs no OCR waits for what does.
+"""
 
 import asyncio
 from datetime import timedelta
-from typing import Protocol
 
 import structlog
 
+from app.domain.doorbells import Ring
 from app.domain.errors import Unavailable
-from app.domain.leases import ClaimedJob
+from app.domain.leases import ClaimedJob, ClaimOutcome
 from app.ports.doorbell import Doorbell, DoorbellDelivery
 from app.services.execution import Execution
+from app.services.sweeping import Sweeper
 from app.telemetry import Metrics
+from app.worker.fairness import RunningJob, SlotSharing
 from app.worker.heartbeat import Heartbeat, monotonic
 
 log = structlog.get_logger()
@@ -31,10 +38,6 @@ AT_ONCE = 500
 """Doorbells in one claim. A larger batch gains nothing, and nothing else runs while its answer is read."""
 
 
-class EarlySweep(Protocol):
-    async def __call__(self, *, early: frozenset[str]) -> int: ...
-
-
 class Consumer:
     def __init__(
         self,
@@ -45,27 +48,48 @@ class Consumer:
         doorbell: Doorbell,
         execution: Execution,
         heart: Heartbeat,
-        early_pass: EarlySweep,
+        sweeping: Sweeper,
         sweep_every: timedelta,
         metrics: Metrics,
+        recognition: int | None = None,
     ) -> None:
+        """`recognition` is the number of the `slots` in which jobs may do OCR; None where any number may."""
         self.lane = lane
         self._kinds = kinds
         self._slots = slots
         self._doorbell = doorbell
         self._execution = execution
         self._heart = heart
-        self._early_pass = early_pass
+        self._sweeping = sweeping
         self._longest_patience = min(sweep_every, LONGEST_PATIENCE)
         self._metrics = metrics
         self._patience = SHORTEST_PATIENCE
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], RunningJob] = {}
+        self._sharing = SlotSharing(
+            lane=lane,
+            kinds=kinds,
+            slots=slots,
+            recognition=recognition,
+            running=self._running.values(),
+            sweeping=sweeping,
+            ringing=execution.ringing,
+            claim=self._claim,
+        )
         self._acknowledging: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Answer doorbells until stopped. Jobs that run then go on, see `drain`."""
         self._metrics.loop_started(f"consumer:{self.lane}", silent_after=SILENT_AFTER.total_seconds())
+        sharing = asyncio.create_task(self._sharing.run(), name=f"share {self.lane}")
+        try:
+            await self._consume()
+        finally:
+            sharing.cancel()
+            await asyncio.gather(sharing, return_exceptions=True)
+            await self._sharing.close()
+
+    async def _consume(self) -> None:
         while not self._stopping.done():
             try:
                 await self._turn()
@@ -88,7 +112,7 @@ class Consumer:
 
     async def drain(self, *, at_most: timedelta | None = None) -> None:
         """Wait until all running jobs have ended, or for `at_most`."""
-        if unfinished := self._running | self._acknowledging:
+        if unfinished := self._running.keys() | self._acknowledging:
             await asyncio.wait(unfinished, timeout=None if at_most is None else at_most.total_seconds())
 
     async def _turn(self) -> None:
@@ -112,19 +136,33 @@ class Consumer:
 
     async def _answer(self, deliveries: list[DoorbellDelivery]) -> None:
         self._metrics.doorbells.labels("received").inc(len(deliveries))
-        sent_at = monotonic()
-        jobs = await self._execution.claim([delivery.ring for delivery in deliveries], kinds=self._kinds)
-        for job in jobs:
-            self._start(job, claimed_at=sent_at)
+        jobs = await self._claim([delivery.ring for delivery in deliveries])
         # The claim answers a doorbell, whatever its outcome, so the receipt need not live as long as the handler. The
         # next doorbells do not wait for the acknowledgement.
         _reference(asyncio.create_task(self._acknowledge(deliveries)), self._acknowledging)
         if jobs:
             self._patience = SHORTEST_PATIENCE
 
-    def _start(self, job: ClaimedJob, *, claimed_at: float) -> None:
-        task = asyncio.create_task(self._attempt(job, claimed_at=claimed_at), name=f"{job.kind} {job.lease.job_id}")
-        _reference(task, self._running)
+    async def _claim(self, rings: list[Ring], *, recognizing: bool = False) -> list[ClaimedJob]:
+        """Claim the jobs of these rings and start them; `recognizing` gives each of them a recognition slot."""
+        sent_at = monotonic()
+        claims = await self._execution.claim(rings, kinds=self._kinds, recognition=self._sharing.free_recognition)
+        jobs = [claim.job for claim in claims if claim.job is not None]
+        for job in jobs:
+            self._start(job, claimed_at=sent_at, recognizing=recognizing)
+        await self._sharing.ring_on([claim.ring for claim in claims if claim.outcome is ClaimOutcome.RECOGNITION])
+        return jobs
+
+    def _start(self, job: ClaimedJob, *, claimed_at: float, recognizing: bool) -> None:
+        running = RunningJob(tenant_id=job.lease.tenant_id, is_recognizing=recognizing)
+        attempt = self._attempt(job, running, claimed_at=claimed_at)
+        task = asyncio.create_task(attempt, name=f"{job.kind} {job.lease.job_id}")
+        self._running[task] = running
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if self._running.pop(task).is_recognizing and not self._stopping.done():
+            self._sharing.fill()
 
     async def _acknowledge(self, deliveries: list[DoorbellDelivery]) -> None:
         try:
@@ -132,8 +170,12 @@ class Consumer:
         except Unavailable as error:  # the doorbells come again, and the claim finds their jobs taken
             log.warning("acknowledge_failed", lane=self.lane, count=len(deliveries), reason=str(error))
 
-    async def _attempt(self, job: ClaimedJob, *, claimed_at: float) -> None:
-        with self._heart.hold(job.lease, claimed_at=claimed_at) as hold:
+    async def _attempt(self, job: ClaimedJob, running: RunningJob, *, claimed_at: float) -> None:
+        def begin_recognition() -> bool:
+            return self._sharing.begin_recognition(running, Ring(job.lease.tenant_id, job.lease.job_id))
+
+        with self._heart.hold(job.lease, claimed_at=claimed_at, begin_recognition=begin_recognition) as hold:
+            running.hold = hold
             try:
                 await self._execution.run(job, hold)
             except Exception:  # the lease runs out and the sweeper takes over
@@ -141,7 +183,9 @@ class Consumer:
 
     async def _idle(self) -> None:
         """Look for lost doorbells while the queue is empty, sooner than the sweep would."""
-        rung = await self._early_pass(early=self._kinds)
+        rung = await self._sweeping.sweep(
+            early=self._kinds, recognition=None if self._sharing.free_recognition != 0 else False
+        )
         longer = min(self._patience * 2, self._longest_patience)
         self._patience = SHORTEST_PATIENCE if rung else max(longer, SHORTEST_PATIENCE)
 

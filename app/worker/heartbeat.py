@@ -27,7 +27,14 @@ class HeldLease:
     The handler's loop and the heartbeat's thread share it.
     """
 
-    def __init__(self, lease: Lease, *, claimed_at: float, length: timedelta) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        *,
+        claimed_at: float,
+        length: timedelta,
+        begin_recognition: Callable[[], bool] = lambda: True,
+    ) -> None:
         """`claimed_at` (monotonic) is when the claim was sent, so the local deadline is never after the database's."""
         self.lease = lease
         self._loop = asyncio.get_running_loop()
@@ -38,6 +45,8 @@ class HeldLease:
         self._reported: Progress | None = None
         self._interruption: Interruption | None = None
         self._work: asyncio.Task[object] | None = None
+        self.must_yield = False
+        self._begin_recognition = begin_recognition
 
     @property
     def interruption(self) -> Interruption | None:
@@ -49,6 +58,9 @@ class HeldLease:
 
     def report(self, progress: Progress) -> None:
         self._progress = progress
+
+    def begin_recognition(self) -> bool:
+        return self._begin_recognition()
 
     def watch(self, work: asyncio.Task[object]) -> None:
         with self._lock:
@@ -116,9 +128,11 @@ class Heartbeat:
         await asyncio.to_thread(self._thread.join)
 
     @contextmanager
-    def hold(self, lease: Lease, *, claimed_at: float) -> Iterator[HeldLease]:
+    def hold(
+        self, lease: Lease, *, claimed_at: float, begin_recognition: Callable[[], bool] = lambda: True
+    ) -> Iterator[HeldLease]:
         """Send beats for this lease while the context lasts."""
-        hold = HeldLease(lease, claimed_at=claimed_at, length=self._length)
+        hold = HeldLease(lease, claimed_at=claimed_at, length=self._length, begin_recognition=begin_recognition)
         self._holds.add(hold)
         try:
             yield hold

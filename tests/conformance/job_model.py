@@ -7,7 +7,7 @@ from typing import assert_never
 from app.domain.ids import TenantId
 from app.domain.jobs import CANCELLED, WORKER_LOST, Attempt, AttemptOutcome, Job, JobError, JobState, NewJob
 from app.domain.leases import ClaimedJob, ClaimOutcome, Lease, LeaseBeat, Settlement
-from app.domain.outcomes import Done, Ending, Fail, Release, Retry, Snooze
+from app.domain.outcomes import Done, Ending, Fail, Release, Retry, Snooze, Yield
 from tests.support.rig import LEASE, SECOND
 
 PUT_OFF = timedelta(minutes=1)
@@ -227,7 +227,7 @@ def _wanted(job: Model, ending: Ending) -> JobState:
             return JobState.FAILED
         case Retry() if job.row.failures + 1 >= job.row.max_attempts:
             return JobState.FAILED
-        case Retry() | Snooze() | Release():
+        case Retry() | Snooze() | Yield() | Release():
             return JobState.QUEUED
         case _:
             assert_never(ending)
@@ -243,6 +243,8 @@ def _outcome(job: Model, ending: Ending) -> AttemptOutcome:
             return AttemptOutcome.FAIL
         case Snooze():
             return AttemptOutcome.SNOOZE
+        case Yield():
+            return AttemptOutcome.YIELD
         case Release():
             return AttemptOutcome.RELEASE
         case _:
@@ -250,7 +252,7 @@ def _outcome(job: Model, ending: Ending) -> AttemptOutcome:
 
 
 def _reason(ending: Ending) -> JobError | None:
-    return None if isinstance(ending, Done | Release) else ending.reason
+    return None if isinstance(ending, Done | Release | Yield) else ending.reason
 
 
 def _given_back(row: Job) -> Job:

@@ -18,6 +18,7 @@ from tests.support.rig import (
     Rig,
     done,
     fail,
+    put_back,
     release,
     retry,
     ring_of,
@@ -321,6 +322,56 @@ class LeasesSuite:
         # Nothing new went wrong, so what went wrong before is still what there is to say.
         assert row.error == OOPS
         assert await outcome(rig, job) is ClaimOutcome.CLAIMED
+
+    async def test_a_job_that_is_put_back_for_others_counts_nothing_and_keeps_its_progress(self, rig: Rig) -> None:
+        job = await rig.enqueue(await rig.tenant())
+        lease = await rig.lease(job)
+        await rig.advance(SECOND * 7)
+        assert await rig.settle(put_back(lease, progress=Progress(done=3, total=9, unit="page")))
+        row = await rig.again(job)
+        assert (row.state, row.attempts, row.failures, row.expiries, row.releases) == (JobState.QUEUED, 1, 0, 0, 0)
+        assert (row.recognition, row.error, row.claimed_by) == (False, None, None)
+        assert row.progress == Progress(done=3, total=9, unit="page")
+        assert SECOND * 7 <= row.worked < SECOND * 30
+        assert await rig.attempts(job) == []
+        assert await outcome(rig, job) is ClaimOutcome.CLAIMED
+
+    async def test_the_time_of_all_attempts_adds_up(self, rig: Rig) -> None:
+        job = await rig.enqueue(await rig.tenant())
+        for settlement in (put_back, release):
+            lease = await rig.lease(job)
+            await rig.advance(SECOND * 7)
+            assert await rig.settle(settlement(lease))
+        assert SECOND * 14 <= (await rig.again(job)).worked < SECOND * 40
+
+    async def test_a_cancelled_job_is_not_put_back(self, rig: Rig) -> None:
+        job = await rig.enqueue(await rig.tenant())
+        lease = await rig.lease(job)
+        await rig.cancel(job)
+        assert await rig.settle(put_back(lease))
+        assert (await rig.again(job)).state is JobState.CANCELLED
+        assert [attempt.outcome for attempt in await rig.attempts(job)] == [AttemptOutcome.CANCELLED]
+
+    async def test_no_more_jobs_that_wait_for_recognition_are_claimed_than_slots_are_free(self, rig: Rig) -> None:
+        acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")
+        waiting = [await rig.enqueue(tenant) for tenant in (acme, acme, bolt)]
+        for job in waiting:
+            assert await rig.settle(put_back(await rig.lease(job), recognition=True))
+        assert (await rig.again(waiting[0])).recognition
+        plain = await rig.enqueue(bolt)
+        rings = [ring_of(job) for job in (*waiting, plain)]
+        for free, begun in ((0, 0), (1, 1), (1, 1), (None, 1)):
+            answers = {
+                claim.ring: claim.outcome
+                for claim in await rig.leases.claim(
+                    rings, worker="worker", lease=LEASE, kinds=frozenset({KIND}), recognition=free
+                )
+            }
+            of_waiting = [answers[ring_of(job)] for job in waiting]
+            assert of_waiting.count(ClaimOutcome.CLAIMED) == begun
+            if free == 0:
+                assert of_waiting == [ClaimOutcome.RECOGNITION] * 3
+                assert answers[ring_of(plain)] is ClaimOutcome.CLAIMED
 
     async def test_a_job_that_is_queued_again_is_rung_after_its_delay_and_a_grace(self, rig: Rig) -> None:
         tenant = await rig.tenant()

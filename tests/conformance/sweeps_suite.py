@@ -11,7 +11,7 @@ from app.domain.ids import TenantId
 from app.domain.jobs import APART, FIRST_RING_GRACE, WORKER_LOST, AttemptOutcome, Job, JobState
 from app.domain.leases import ClaimOutcome
 from app.ports.leases import Backlog, SweptJob
-from tests.support.rig import KIND, LEASE, SECOND, Rig, done, fail, ring_of
+from tests.support.rig import KIND, LEASE, SECOND, Rig, done, fail, put_back, ring_of
 
 GRACE = FIRST_RING_GRACE + SECOND
 EARLY = frozenset({KIND})
@@ -212,6 +212,19 @@ class SweepsSuite:
         assert await sweep(rig, tenant, early=EARLY) == [
             SweptJob(ring=ring_of(job), kind="extract", expired=True, due=True)
         ]
+
+    async def test_a_pass_tells_jobs_that_wait_for_recognition_from_the_others(self, rig: Rig) -> None:
+        acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")
+        waiting, plain = await rig.enqueue(acme), await rig.enqueue(bolt)
+        assert await rig.settle(put_back(await rig.lease(waiting), recognition=True))
+        for recognition, tenant, job in ((True, acme, waiting), (False, bolt, plain)):
+            found = await rig.sweeps.tenants_with_due_work(limit=9, early=EARLY, recognition=recognition)
+            assert found == [tenant]
+            swept = await rig.sweeps.sweep([acme, bolt], limit=9, early=EARLY, recognition=recognition)
+            assert [one.ring for one in swept] == [ring_of(job)]
+        assert await scouted(rig, early=EARLY) == [acme, bolt]
+        await rig.advance(SECOND * 50)
+        assert await rung(rig, acme, bolt) == rings([waiting, plain])
 
     async def test_a_pass_rings_at_most_so_many_jobs_of_each_tenant(self, rig: Rig) -> None:
         acme, bolt = await rig.tenant("acme"), await rig.tenant("bolt")

@@ -170,7 +170,7 @@ class TestPostgresCaps(CapsSuite):
         first, second = await rig.enqueue(tenant), await rig.enqueue(tenant)
         async with administer(cloned.app_url) as other:
             async with other.transaction():
-                (row,) = await other.fetch(CLAIM, [tenant], [first.id], "other", LEASE, [first.kind])
+                (row,) = await other.fetch(CLAIM, [tenant], [first.id], "other", LEASE, [first.kind], None)
                 assert row["outcome"] == ClaimOutcome.CLAIMED
                 rival = asyncio.create_task(rig.claim(ring_of(second)))
                 finished, _ = await asyncio.wait({rival}, timeout=0.3)

@@ -1,6 +1,6 @@
 """Recognition with the real engine: which page is read how, and how bad files end."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page, Source
-from app.ports.reading import Mode, Recognizer
+from app.ports.reading import Mode, NeedsRecognition, Recognizer
 from app.reading.null import NullRecognizer
 from app.reading.recognizer import ProcessRecognizer
 from tests.support import reading
@@ -92,6 +92,33 @@ async def test_a_mixed_pdf_is_decided_page_by_page(recognizer: Recognizer, writt
     assert has_sentence(pages[0])
     assert has_sentence(pages[1])
     assert (pages[2].text, pages[2].words, pages[2].confidence) == ("", (), None)
+
+
+async def test_without_recognition_pages_that_need_it_are_named_and_the_others_read(
+    recognizer: Recognizer, written: Written
+) -> None:
+    scan = drawn(SENTENCE, size=(1275, 1650))
+    path = written(pdf(Sheet(lines=(SENTENCE,)), Sheet(image=scan), Sheet(lines=(SENTENCE,), image=scan)))
+    async with recognizer.open(path, media_type=PDF, language="eng", mode=Mode.AUTO, recognition=False) as file:
+        read = {page.number: page async for page in file.pages()}
+    assert isinstance(read[1], Page)
+    assert has_sentence(read[1])
+    assert [type(read[number]) for number in (2, 3)] == [NeedsRecognition, NeedsRecognition]
+
+
+async def test_an_iterator_that_ends_early_leaves_the_rest_unread(recognizer: Recognizer, written: Written) -> None:
+    path = written(pdf(*[Sheet(lines=(SENTENCE, f"Page {number}")) for number in range(1, 5)]))
+    taken: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(1, 5):
+            if len(taken) == 2:
+                return
+            taken.append(number)
+            yield number
+
+    async with recognizer.open(path, media_type=PDF, language="eng", mode=Mode.AUTO) as file:
+        assert [page.number async for page in file.pages(numbers())] == [1, 2]
 
 
 async def test_only_the_asked_pages_are_read(recognizer: Recognizer, written: Written) -> None:

@@ -71,7 +71,15 @@ class TaggingRecognizer:
     """Reads pages that name their job's mode and language."""
 
     @asynccontextmanager
-    async def open(self, path: Path, *, media_type: str, language: str, mode: Mode) -> AsyncIterator[OpenFile]:  # noqa: ARG002
+    async def open(
+        self,
+        path: Path,  # noqa: ARG002 - the port's signature
+        *,
+        media_type: str,  # noqa: ARG002 - the port's signature
+        language: str,
+        mode: Mode,
+        recognition: bool = True,  # noqa: ARG002 - the port's signature
+    ) -> AsyncIterator[OpenFile]:
         source = Source.TEXT_LAYER if mode is Mode.SKIP else Source.OCR
         yield _TaggedFile(tag=f"{mode}{language}", language=language, source=source)
 
@@ -153,8 +161,9 @@ async def _slot(rig: Rig, blobs: MemoryBlobs, waiting: list[tuple[Pair, Job]], *
     )
     while waiting:
         _, job = waiting.pop()
-        for claimed in await execution.claim([ring_of(job)], kinds=frozenset({"ocr", "ask"})):
-            await execution.run(claimed, a_hold(claimed))
+        for claim in await execution.claim([ring_of(job)], kinds=frozenset({"ocr", "ask"})):
+            if claim.job is not None:
+                await execution.run(claim.job, a_hold(claim.job))
 
 
 async def _removals(rig: Rig, pairs: Sequence[Pair], waiting: list[tuple[Pair, Job]], removed: set[DocumentId]) -> None:

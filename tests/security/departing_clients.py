@@ -164,8 +164,9 @@ class DepartingClients:
     async def _work(self, own: TenantFixtures, _: dict[str, str]) -> None:
         """As a worker does, and one that is stopped at once."""
         job = await self._service.rig.enqueue(own.tenant_id, document_id=own.document.id, dedup_key=uuid7().hex)
-        for claimed in await self._execution.claim([ring_of(job)], kinds=frozenset({KIND})):
-            await self._execution.run(claimed, HeldLease(claimed.lease, claimed_at=monotonic(), length=LEASE))
+        for claim in await self._execution.claim([ring_of(job)], kinds=frozenset({KIND})):
+            if claim.job is not None:
+                await self._execution.run(claim.job, HeldLease(claim.job.lease, claimed_at=monotonic(), length=LEASE))
 
     async def _look(self, _: TenantFixtures, __: dict[str, str]) -> None:
         for row in await self.engine.call(UNCLAMPED):

@@ -75,7 +75,7 @@ BREACHES: dict[str, str] = {
     "create function daira.backlog(text) returns bigint language sql security definer as 'select 1::bigint'": (
         "function backlog is there 2 times"
     ),
-    "alter function daira.claim(text[], uuid[], text, interval, text[]) security definer": (
+    "alter function daira.claim(text[], uuid[], text, interval, text[], int) security definer": (
         "function claim is SECURITY DEFINER"
     ),
     "alter function daira.backlog() owner to postgres": "function backlog runs as postgres",

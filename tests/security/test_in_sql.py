@@ -146,14 +146,14 @@ async def test_threat_20_a_function_over_tenants_gives_the_clamp_back_and_catche
     job = await two_tenants.enqueue(GLOBEX)
     async with clamped(app, "acme"):
         await app.execute("savepoint s")
-        (row,) = await app.fetch(CLAIM, [GLOBEX], [job.id], "w", LEASE, ["ocr"])
+        (row,) = await app.fetch(CLAIM, [GLOBEX], [job.id], "w", LEASE, ["ocr"], None)
         assert row["outcome"] == "claimed"
         assert await app.fetchval("select current_setting('app.tenant_id')") == "acme"
         await app.execute("rollback to s")
         assert await app.fetchval("select current_setting('app.tenant_id')") == "acme"
         with pytest.raises(asyncpg.DataError):
             async with app.transaction():
-                await app.fetch(CLAIM, [GLOBEX], ["nonsense"], "w", LEASE, ["ocr"])
+                await app.fetch(CLAIM, [GLOBEX], ["nonsense"], "w", LEASE, ["ocr"], None)
         assert await counts(app) == dict.fromkeys(TABLES, 1)
     bodies = await app.fetch(
         "select proname, prosrc from pg_proc where pronamespace = 'daira'::regnamespace and prosrc ilike '%set_config%'"
@@ -273,7 +273,7 @@ async def test_threat_37_a_claim_costs_the_same_behind_ten_and_ten_thousand_jobs
     jobs = [await rig.enqueue(acme) for _ in range(6)]
 
     async def cost() -> int:
-        return await blocks(app, CLAIM, [ACME], [jobs.pop().id], "w", LEASE, ["ocr"])
+        return await blocks(app, CLAIM, [ACME], [jobs.pop().id], "w", LEASE, ["ocr"], None)
 
     # The first call on a connection reads the catalogue.
     _, _, shallow = [await cost() for _ in range(3)]

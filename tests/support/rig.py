@@ -12,7 +12,7 @@ from app.adapters.memory.store import MemoryStore
 from app.domain.documents import Document
 from app.domain.doorbells import Ring
 from app.domain.ids import DocumentId, JobId, KeyId, TenantId, WebhookId, tenant_id, uuid7
-from app.domain.jobs import APART, MAX_EXPIRIES, Attempt, AttemptOutcome, Job, JobError, JobState, NewJob
+from app.domain.jobs import APART, MAX_EXPIRIES, Attempt, AttemptOutcome, Job, JobError, JobState, NewJob, Progress
 from app.domain.keys import ApiKey, Scope, new_secret, secret_hash
 from app.domain.leases import BeatResult, ClaimedJob, ClaimResult, Lease, LeaseBeat, Settlement
 from app.domain.llm.kept_answers import KeptAnswer
@@ -244,6 +244,16 @@ def fail(lease: Lease) -> Settlement:
 
 def snooze(lease: Lease, *, delay: timedelta = SECOND) -> Settlement:
     return Settlement(lease=lease, state=JobState.QUEUED, outcome=AttemptOutcome.SNOOZE, delay=delay)
+
+
+def put_back(lease: Lease, *, recognition: bool = False, progress: Progress | None = None) -> Settlement:
+    return Settlement(
+        lease=lease,
+        state=JobState.QUEUED,
+        outcome=AttemptOutcome.YIELD,
+        recognition=recognition,
+        progress=progress,
+    )
 
 
 def release(lease: Lease) -> Settlement:

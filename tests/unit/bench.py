@@ -145,7 +145,7 @@ class Bench:
             doorbell=doorbell or self.bell,
             execution=execution or self.execution(),
             heart=heart or self.heart(),
-            early_pass=self.sweeping.sweep,
+            sweeping=self.sweeping,
             sweep_every=sweep_every,
             metrics=self.metrics,
         )

@@ -48,12 +48,15 @@ class LlmDesk:
     async def job(self, document: Document, kind: str, **payload: object) -> Job:
         return await self.rig.enqueue(document.tenant_id, document_id=document.id, kind=kind, payload=payload)
 
-    async def run(self, job: Job, *, database: Database | None = None) -> tuple[Job, HeldLease]:
-        """One attempt."""
+    async def run(
+        self, job: Job, *, database: Database | None = None, must_yield: bool = False
+    ) -> tuple[Job, HeldLease]:
+        """One attempt; with `must_yield`, another tenant waits for its slot."""
         bench = Bench(rig=self.rig)
         execution = replace(bench.execution(), handlers=self.handlers(database))
         claimed = await self.rig.claimed(job)
         hold = a_hold(claimed)
+        hold.must_yield = must_yield
         await execution.run(claimed, hold)
         return await self.rig.again(job), hold
 

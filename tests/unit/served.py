@@ -65,8 +65,9 @@ class Served:
     async def claim(self, document: dict[str, Any], *, tenant: TenantId = ACME) -> ClaimedJob:
         """The document's first job, as a worker takes it."""
         ring = Ring(tenant, JobId(UUID(document["jobs"][0]["id"])))
-        (job,) = await self._execution.claim([ring], kinds=frozenset({KIND}))
-        return job
+        (claim,) = await self._execution.claim([ring], kinds=frozenset({KIND}))
+        assert claim.job is not None
+        return claim.job
 
     async def read(self, document: dict[str, Any], *, tenant: TenantId = ACME) -> None:
         """Do what a worker does: afterwards the document has its pages, one without a real reader."""

@@ -3,25 +3,27 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from app.adapters.memory.blobs import MemoryBlobs
 from app.domain.documents import Document, blob_key
 from app.domain.errors import AttemptOver, DocumentFault
 from app.domain.jobs import Job, Progress
 from app.domain.leases import ClaimedJob
-from app.domain.outcomes import Done
+from app.domain.outcomes import Done, Yield
 from app.domain.pages import Page, Source, chosen_pages
 from app.domain.warnings import DETAILS, MOST_PAGES, DocumentWarning, WarningCode, document_warning, page_warnings
 from app.handlers.ocr import OcrHandler
 from app.handlers.page_drafts import UNREADABLE_AT_FIRST, WORTH_A_DRAFT, PageDrafts
-from app.ports.reading import Mode, OpenFile, UnreadablePage
+from app.ports.reading import Mode, NeedsRecognition, OpenFile, UnreadablePage
 from app.telemetry import Metrics
-from tests.support.rig import Rig, done, new_page, release
+from tests.support.rig import Rig, done, new_page, put_back, release
 
 DAMAGED = DocumentFault("corrupt", "Page 2 is damaged.")
 
@@ -45,7 +47,11 @@ async def drafted(rig: Rig, job: ClaimedJob) -> frozenset[int]:
 
 
 def drafting(rig: Rig, job: ClaimedJob, *, total: int, drafted: int = 0, clock: Clock | None = None) -> PageDrafts:
-    return PageDrafts(rig.database, job.lease, language="eng", total=total, drafted=drafted, clock=clock or Clock())
+    numbers = range(1, total + 1)
+    stored = frozenset(numbers[:drafted])
+    drafts = PageDrafts(rig.database, job.lease, language="eng", drafted=stored, clock=clock or Clock())
+    drafts.begin(numbers)
+    return drafts
 
 
 def carried(number: int) -> Page:
@@ -163,15 +169,22 @@ def test_every_warning_says_what_it_means() -> None:
 class Dying:
     """A recognizer of five pages, one at a time, that dies on one of them the first time."""
 
-    def __init__(self, *, dies_on: int) -> None:
+    def __init__(self, *, dies_on: int, scanned: int = 6, clock: Clock | None = None) -> None:
+        """`scanned` is the first page that needs recognition; with `clock` each page takes ten seconds."""
+        self.scanned = scanned
+        self.clock = clock
         self.read: list[int] = []
+        self.opened: list[bool] = []
         self.dies_on = dies_on
 
     @asynccontextmanager
-    async def open(self, path: Path, *, media_type: str, language: str, mode: Mode) -> AsyncIterator[OpenFile]:
+    async def open(
+        self, path: Path, *, media_type: str, language: str, mode: Mode, recognition: bool = True
+    ) -> AsyncIterator[OpenFile]:
+        self.opened.append(recognition)
         assert path.is_absolute()
         assert (media_type, language, mode) == ("application/pdf", "eng", Mode.AUTO)
-        yield _Five(self)
+        yield _Five(self, recognition=recognition)
 
     def languages(self) -> frozenset[str]:
         return frozenset({"eng"})
@@ -181,21 +194,33 @@ class _Five:
     page_count = 5
     warnings = (document_warning(WarningCode.SIGNED),)
 
-    def __init__(self, recognizer: Dying) -> None:
+    def __init__(self, recognizer: Dying, *, recognition: bool) -> None:
         self._recognizer = recognizer
+        self._recognition = recognition
 
     async def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | UnreadablePage]:
         for number in numbers or range(1, 6):
             if number == self._recognizer.dies_on:
                 self._recognizer.dies_on = 0
                 raise ConnectionResetError
+            if number >= self._recognizer.scanned and not self._recognition:
+                yield NeedsRecognition(number, DAMAGED)
+                continue
             self._recognizer.read.append(number)
+            if self._recognizer.clock is not None:
+                self._recognizer.clock.now += 10
             yield replace(new_page(number), warnings=(WarningCode.LOW_CONFIDENCE,))
 
 
 class Reports(list[Progress]):
+    must_yield = False
+    has_recognition = True
+
     def report(self, progress: Progress) -> None:
         self.append(progress)
+
+    def begin_recognition(self) -> bool:
+        return self.has_recognition
 
 
 async def finished(rig: Rig, job: ClaimedJob, outcome: object) -> Document:
@@ -243,6 +268,102 @@ async def test_pages_that_are_asked_for_are_read_and_the_others_stay(rig: Rig) -
     document = await finished(rig, job, await handler.run(job, Reports()))
     assert recognizer.read == [2, 4, 5]
     assert [page.text for page in await rig.pages(document)] == ["old", "Dear Sir", "old", "Dear Sir", "Dear Sir"]
+    assert document.page_count == 5
+
+
+async def handler_of(rig: Rig, job: ClaimedJob, recognizer: Dying, **fields: Any) -> OcrHandler:
+    blobs = MemoryBlobs()
+    assert job.document_id is not None
+    await blobs.put(blob_key(job.lease.tenant_id, job.document_id), _chunks())
+    return OcrHandler(database=rig.database, blobs=blobs, recognizer=recognizer, metrics=Metrics(), **fields)
+
+
+class Impatient(Reports):
+    """Another tenant waits from when so many pages have been read."""
+
+    def __init__(self, *, after: int) -> None:
+        super().__init__()
+        self.after = after
+
+    @property
+    @override
+    def must_yield(self) -> bool:  # type: ignore[override]
+        return len(self) > self.after
+
+
+async def test_a_long_job_makes_room_after_a_page_and_goes_on_from_its_drafts(rig: Rig) -> None:
+    job = await started(rig)
+    recognizer = Dying(dies_on=0)
+    handler = await handler_of(rig, job, recognizer, clock=Clock())
+    read = []
+    for _ in range(4):
+        outcome = await handler.run(job, Impatient(after=0))
+        assert outcome == Yield()
+        assert await rig.settle(put_back(job.lease))
+        read.append(len(recognizer.read))
+        job = await rig.claimed(await _job(rig, job))
+    assert read == [1, 2, 3, 4]
+    document = await finished(rig, job, await handler.run(job, Impatient(after=0)))
+    assert recognizer.read == [1, 2, 3, 4, 5]
+    assert [page.number for page in await rig.pages(document)] == [1, 2, 3, 4, 5]
+    row = await _job(rig, job)
+    assert (row.failures, row.expiries, row.releases, row.attempts) == (0, 0, 0, 5)
+
+
+async def test_a_job_without_a_recognition_slot_is_put_back_with_what_it_has_read(rig: Rig) -> None:
+    job = await started(rig)
+    recognizer = Dying(dies_on=0, scanned=3)
+    handler = await handler_of(rig, job, recognizer)
+    reports = Reports()
+    reports.has_recognition = False
+    assert await handler.run(job, reports) == Yield(recognition=True)
+    assert (recognizer.opened, recognizer.read) == ([False], [1, 2])
+    assert await drafted(rig, job) == {1, 2}
+    assert await rig.settle(put_back(job.lease, recognition=True))
+    job = await rig.claimed(await _job(rig, job))
+    document = await finished(rig, job, await handler.run(job, Reports()))
+    # The job is known to need recognition: it is not looked at without it again.
+    assert (recognizer.opened, recognizer.read) == ([False, True], [1, 2, 3, 4, 5])
+    assert len(await rig.pages(document)) == 5
+
+
+async def test_a_scan_is_opened_for_recognition_when_a_page_turns_out_to_need_it(rig: Rig) -> None:
+    job = await started(rig)
+    recognizer = Dying(dies_on=0, scanned=2)
+    document = await finished(rig, job, await (await handler_of(rig, job, recognizer)).run(job, Reports()))
+    assert (recognizer.opened, recognizer.read) == ([False, True], [1, 2, 3, 4, 5])
+    assert [page.number for page in await rig.pages(document)] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(("seconds", "outcome"), [(35, "done"), (5, "timeout")])
+async def test_pages_beyond_the_time_for_a_document_are_reported_as_unreadable(
+    rig: Rig, seconds: int, outcome: str
+) -> None:
+    job = await started(rig)
+    clock = Clock()
+    recognizer = Dying(dies_on=0, clock=clock)
+    handler = await handler_of(rig, job, recognizer, longest=timedelta(seconds=seconds), clock=clock)
+    if outcome == "timeout":
+        with pytest.raises(DocumentFault) as fault:
+            await handler.run(job, Reports())
+        assert fault.value.code == "timeout"
+        return
+    document = await finished(rig, job, await handler.run(job, Reports()))
+    assert recognizer.read == [1, 2, 3, 4]
+    warned = {warning.code: warning.pages for warning in document.warnings}
+    assert warned[WarningCode.PAGE_UNREADABLE] == (5,)
+
+
+async def test_earlier_attempts_count_towards_the_time_for_a_document(rig: Rig) -> None:
+    job = await started(rig)
+    await rig.advance(timedelta(seconds=20))
+    assert await rig.settle(put_back(job.lease))
+    job = await rig.claimed(await _job(rig, job))
+    clock = Clock()
+    recognizer = Dying(dies_on=0, clock=clock)
+    handler = await handler_of(rig, job, recognizer, longest=timedelta(seconds=55), clock=clock)
+    document = await finished(rig, job, await handler.run(job, Reports()))
+    assert recognizer.read == [1, 2, 3, 4]
     assert document.page_count == 5
 
 

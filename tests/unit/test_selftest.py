@@ -34,9 +34,13 @@ class Notes:
     """What a handler has reported."""
 
     taken: list[Progress] = field(default_factory=list)
+    must_yield: bool = False
 
     def report(self, progress: Progress) -> None:
         self.taken.append(progress)
+
+    def begin_recognition(self) -> bool:
+        return True
 
 
 async def ran(rig: Rig, handler: SelftestHandler, notes: Notes, **payload: object) -> Job:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.jobs import Progress
+from app.domain.jobs import JobState, Progress
 from app.ports.llm import LlmContextExceeded, Question
 from tests.support.rig import Rig
 from tests.support.scripted_llm import Scripted, says
@@ -67,6 +67,21 @@ async def test_every_page_of_a_long_document_is_read_once_and_the_notes_are_summ
     assert "At most 70 words." in last.user
     assert result["coverage"]["pages"] == "1-5"
     assert hold.progress == Progress(done=5, total=5, unit="page")
+
+
+async def test_a_long_job_makes_room_between_two_questions_and_pays_for_none_twice(rig: Rig) -> None:
+    def noting(question: Question) -> str:
+        return says(summary=f"note on {pages_of(question)}")
+
+    desk = LlmDesk(rig=rig, llm=Scripted(rule=noting, context_tokens=SHORT_CONTEXT))
+    document = await desk.document(*LONG)
+    job = await desk.job(document, "summarize")
+    for asked in (1, 2):
+        job, _ = await desk.run(job, must_yield=True)
+        assert (job.state, job.failures, len(desk.llm.asked)) == (JobState.QUEUED, 0, asked)
+    job, _ = await desk.run(job)
+    assert result_of(job)["usage"]["calls"] == len(desk.llm.asked)
+    assert len({question.user for question in desk.llm.asked}) == len(desk.llm.asked)
 
 
 async def test_notes_that_are_too_many_are_summed_up_in_groups(rig: Rig) -> None:

@@ -32,7 +32,13 @@ class Wrong:
         self._sweeps = bench.rig.sweeps
         self._named = list(named)
 
-    async def tenants_with_due_work(self, *, limit: int, early: frozenset[str] | None = None) -> list[TenantId]:  # noqa: ARG002 - the port's
+    async def tenants_with_due_work(
+        self,
+        *,
+        limit: int,
+        early: frozenset[str] | None = None,  # noqa: ARG002 - a subclass uses it
+        **_: object,
+    ) -> list[TenantId]:
         return self._named[:limit]
 
     def __getattr__(self, name: str) -> object:
@@ -242,7 +248,9 @@ async def test_what_became_due_since_the_scout_looked_is_no_alarm(bench: Bench) 
         """Sees nothing when it is asked first: there was nothing."""
 
         @override
-        async def tenants_with_due_work(self, *, limit: int, early: frozenset[str] | None = None) -> list[TenantId]:
+        async def tenants_with_due_work(
+            self, *, limit: int, early: frozenset[str] | None = None, **_: object
+        ) -> list[TenantId]:
             if early is None:
                 return []
             return await bench.rig.sweeps.tenants_with_due_work(limit=limit, early=early)

@@ -55,7 +55,9 @@ async def end(web: Served, settles: Any) -> JobId:
 async def deliver(web: Served, delivery_id: str) -> None:
     """One attempt, as a worker makes it."""
     ring = Ring(ACME, JobId(UUID(delivery_id)))
-    (job,) = await _execution(web).claim([ring], kinds=frozenset({WEBHOOK}))
+    (claim,) = await _execution(web).claim([ring], kinds=frozenset({WEBHOOK}))
+    job = claim.job
+    assert job is not None
     await _execution(web).run(job, HeldLease(job.lease, claimed_at=monotonic(), length=LEASE))
 
 

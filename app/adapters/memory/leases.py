@@ -29,13 +29,15 @@ from app.domain.webhooks import KIND as WEBHOOK
 from app.ports.leases import Backlog, CleanupBlockers, SweptJob
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ClaimTerms:
     """The part of a claim that is the same for all of its doorbells."""
 
     worker: str
     lease: timedelta
     kinds: frozenset[str]
+    recognition: float
+    """The recognition slots that are still free; each job that waited for one takes one."""
 
 
 class MemoryLeases:
@@ -43,9 +45,16 @@ class MemoryLeases:
         self._store = store
 
     async def claim(
-        self, rings: Sequence[Ring], *, worker: str, lease: timedelta, kinds: frozenset[str]
+        self,
+        rings: Sequence[Ring],
+        *,
+        worker: str,
+        lease: timedelta,
+        kinds: frozenset[str],
+        recognition: int | None = None,
     ) -> list[ClaimResult]:
-        terms = ClaimTerms(worker=worker, lease=lease, kinds=kinds)
+        free = math.inf if recognition is None else recognition
+        terms = ClaimTerms(worker=worker, lease=lease, kinds=kinds, recognition=free)
         claims: list[ClaimResult] = []
         for tenant, group in groupby(sorted(set(rings)), key=lambda ring: ring.tenant_id):
             claims += await self._claim_under(tenant, list(group), terms)
@@ -79,11 +88,13 @@ def _claim(tables: TenantTables, ring: Ring, terms: ClaimTerms, *, now: datetime
         return ClaimResult(ring=ring, outcome=ClaimOutcome.MISSING_OR_LOCKED)
     if row.job.state is not JobState.QUEUED:
         return ClaimResult(ring=ring, outcome=_outcome_of(row.job.state))
-    outcome = _judge(row, suspended=_is_suspended(tables), kinds=terms.kinds, now=now)
+    outcome = _judge(row, terms, suspended=_is_suspended(tables), now=now)
     # Deliveries are not the tenant's own work and don't count towards its cap.
     room = math.inf if row.job.kind == WEBHOOK else transitions.room(tables, now=now)
     if outcome is ClaimOutcome.CLAIMED and not room:
         outcome = ClaimOutcome.CAPPED
+    if outcome is ClaimOutcome.CLAIMED and row.job.recognition:
+        terms.recognition -= 1
     tables.jobs[ring.job_id] = after = _after(row, outcome, terms, now=now)
     if outcome is ClaimOutcome.CANCELLED:
         transitions.announce(tables, after.job, now=now)
@@ -100,7 +111,7 @@ def _is_suspended(tables: TenantTables) -> bool:
     return tables.tenant is not None and tables.tenant.state is TenantState.SUSPENDED
 
 
-def _judge(row: JobRow, *, suspended: bool, kinds: frozenset[str], now: datetime) -> ClaimOutcome:
+def _judge(row: JobRow, terms: ClaimTerms, *, suspended: bool, now: datetime) -> ClaimOutcome:
     """The outcome of a claim on a queued job, apart from the cap."""
     if row.job.cancel_requested:
         return ClaimOutcome.CANCELLED
@@ -108,14 +119,18 @@ def _judge(row: JobRow, *, suspended: bool, kinds: frozenset[str], now: datetime
         return ClaimOutcome.NOT_DUE
     if suspended:
         return ClaimOutcome.SUSPENDED
-    return ClaimOutcome.CLAIMED if row.job.kind in kinds else ClaimOutcome.UNKNOWN_KIND
+    if row.job.kind not in terms.kinds:
+        return ClaimOutcome.UNKNOWN_KIND
+    if row.job.recognition and terms.recognition < 1:
+        return ClaimOutcome.RECOGNITION
+    return ClaimOutcome.CLAIMED
 
 
 def _after(row: JobRow, outcome: ClaimOutcome, terms: ClaimTerms, *, now: datetime) -> JobRow:
     match outcome:
         case ClaimOutcome.CLAIMED:
             return transitions.claimed(row, worker=terms.worker, lease=terms.lease, now=now)
-        case ClaimOutcome.CAPPED:
+        case ClaimOutcome.CAPPED | ClaimOutcome.RECOGNITION:
             return transitions.capped(row, now=now)
         case ClaimOutcome.CANCELLED:
             return transitions.cancelled(row, now=now)
@@ -154,23 +169,30 @@ class MemorySweeps:
         self._store = store
         self._jitter = jitter
 
-    async def tenants_with_due_work(self, *, limit: int, early: frozenset[str] | None = None) -> list[TenantId]:
-        now = self._store.now()
-        due = (tenant for tenant in self._store.registered() if _has_work(self._store.tables(tenant), now, early))
+    async def tenants_with_due_work(
+        self, *, limit: int, early: frozenset[str] | None = None, recognition: bool | None = None
+    ) -> list[TenantId]:
+        wanted = _Wanted(now=self._store.now(), early=early, recognition=recognition)
+        due = (tenant for tenant in self._store.registered() if _has_work(self._store.tables(tenant), wanted))
         return list(due)[:limit]
 
     async def tenants(self, *, after: TenantId | None, limit: int) -> list[TenantId]:
         return [tenant for tenant in self._store.registered() if after is None or tenant > after][:limit]
 
     async def sweep(
-        self, tenants: Sequence[TenantId], *, limit: int, early: frozenset[str] | None = None
+        self,
+        tenants: Sequence[TenantId],
+        *,
+        limit: int,
+        early: frozenset[str] | None = None,
+        recognition: bool | None = None,
     ) -> list[SweptJob]:
         swept: list[SweptJob] = []
         for tenant in sorted(set(tenants) & set(self._store.registered())):
             async with self._store.writing(tenant) as tables:
                 now = self._store.now()
                 # Collected before the lost jobs are queued again, because those are rung in this pass anyway.
-                unheard = _unheard(tables, now, early)
+                unheard = _unheard(tables, _Wanted(now=now, early=early, recognition=recognition))
                 for row in _lost(tables, now):
                     swept += self._expire(tables, row, now=now)
                 # A tenant with a cap gets rings for as many jobs as may run; its other jobs wait and cost nothing
@@ -205,8 +227,22 @@ class MemorySweeps:
         return SweptJob(ring=Ring(row.job.tenant_id, row.job.id), kind=row.job.kind, expired=False, due=True)
 
 
-def _has_work(tables: TenantTables, now: datetime, early: frozenset[str] | None) -> bool:
-    return bool(_lost(tables, now) or _unheard(tables, now, early))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The due jobs that a pass is for."""
+
+    now: datetime
+    early: frozenset[str] | None
+    recognition: bool | None
+
+    def includes(self, row: JobRow) -> bool:
+        if self.recognition is not None and row.job.recognition != self.recognition:
+            return False
+        return row.ring_after <= self.now if self.early is None else row.job.kind in self.early
+
+
+def _has_work(tables: TenantTables, wanted: _Wanted) -> bool:
+    return bool(_lost(tables, wanted.now) or _unheard(tables, wanted))
 
 
 def _is_active(tables: TenantTables) -> bool:
@@ -218,18 +254,11 @@ def _lost(tables: TenantTables, now: datetime) -> list[JobRow]:
     return [row for row in tables.jobs.values() if _is_stuck(row.job, now)]
 
 
-def _unheard(tables: TenantTables, now: datetime, early: frozenset[str] | None) -> list[JobRow]:
-    """Due jobs whose last ring was long enough ago, the longest ago first.
-
-    `early`: jobs of these kinds, whenever rung.
-    """
+def _unheard(tables: TenantTables, wanted: _Wanted) -> list[JobRow]:
+    """Due jobs that are wanted, the one rung the longest ago first."""
     if not _is_active(tables):
         return []
-    found = [
-        row
-        for row in tables.jobs.values()
-        if _is_due(row.job, now) and (row.ring_after <= now if early is None else row.job.kind in early)
-    ]
+    found = [row for row in tables.jobs.values() if _is_due(row.job, wanted.now) and wanted.includes(row)]
     return sorted(found, key=lambda row: row.ring_after)
 
 

@@ -137,7 +137,8 @@ def settle(tables: TenantTables, settlement: Settlement, *, now: datetime) -> Se
         return None
     tables.jobs[lease.job_id] = after = _settled(row, settlement, now=now)
     outcome = AttemptOutcome.CANCELLED if after.job.state is JobState.CANCELLED else settlement.outcome
-    note_attempt(tables, row.job, outcome=outcome, error=settlement.error, now=now)
+    if outcome is not AttemptOutcome.YIELD:
+        note_attempt(tables, row.job, outcome=outcome, error=settlement.error, now=now)
     return SettledAttempt(bells=announce(tables, after.job, now=now))
 
 
@@ -184,6 +185,7 @@ def note_attempt(
 
 def _settled(row: JobRow, settlement: Settlement, *, now: datetime) -> JobRow:
     state = _final_state(row.job, settlement)
+    assert row.job.started_at is not None
     job = replace(
         row.job,
         state=state,
@@ -193,9 +195,13 @@ def _settled(row: JobRow, settlement: Settlement, *, now: datetime) -> JobRow:
         claimed_by=None,
         lease_until=None,
         progress=scrub_progress(settlement.progress) or row.job.progress,
+        recognition=row.job.recognition if settlement.recognition is None else settlement.recognition,
+        worked=row.job.worked + (now - row.job.started_at),
     )
     if state is JobState.QUEUED:
-        return _again(job, run_after=now + settlement.delay, grace=FIRST_RING_GRACE)
+        back = _again(job, run_after=now + settlement.delay, grace=FIRST_RING_GRACE)
+        # A job that was put back for others keeps the progress that it has made.
+        return back if settlement.recognition is None else replace(back, job=replace(back.job, progress=job.progress))
     return replace(row, job=replace(job, finished_at=now))
 
 

@@ -84,6 +84,8 @@ def job_of(row: Row[Any], *, result: object) -> Job:
         lease_until=row.lease_until,
         started_at=row.started_at,
         finished_at=row.finished_at,
+        recognition=row.recognition,
+        worked=row.worked,
     )
 
 

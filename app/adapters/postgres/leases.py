@@ -26,9 +26,9 @@ from app.domain.outcomes import DeliveryRings
 from app.domain.text import scrub_error, scrub_progress
 from app.domain.webhooks import KIND as WEBHOOK
 
-CLAIM = "select * from daira.claim($1, $2, $3, $4, $5)"
+CLAIM = "select * from daira.claim($1, $2, $3, $4, $5, $6)"
 BEAT = "select * from daira.beat($1, $2, $3, $4::text[]::jsonb[], $5)"
-SETTLE = "select * from daira.settle($1, $2, $3, $4, $5, $6::text[]::jsonb[], $7, $8, $9, $10::text[]::jsonb[])"
+SETTLE = "select * from daira.settle($1, $2, $3, $4, $5, $6::text[]::jsonb[], $7, $8, $9, $10::text[]::jsonb[], $11)"
 
 
 class PostgresLeases:
@@ -36,11 +36,18 @@ class PostgresLeases:
         self._engine = engine
 
     async def claim(
-        self, rings: Sequence[Ring], *, worker: str, lease: timedelta, kinds: frozenset[str]
+        self,
+        rings: Sequence[Ring],
+        *,
+        worker: str,
+        lease: timedelta,
+        kinds: frozenset[str],
+        recognition: int | None = None,
     ) -> list[ClaimResult]:
         tenants = [ring.tenant_id for ring in rings]
         jobs = [ring.job_id for ring in rings]
-        return [_claim(row) for row in await self._engine.call(CLAIM, tenants, jobs, worker, lease, sorted(kinds))]
+        rows = await self._engine.call(CLAIM, tenants, jobs, worker, lease, sorted(kinds), recognition)
+        return [_claim(row) for row in rows]
 
     async def beat(self, pulses: Sequence[LeaseBeat], *, lease: timedelta) -> list[BeatResult]:
         progress = [_progress(pulse.progress) for pulse in pulses]
@@ -69,6 +76,7 @@ def settle_arguments(settlements: Sequence[Settlement]) -> tuple[object, ...]:
         [s.failures for s in settlements],
         [s.releases for s in settlements],
         [_progress(s.progress) for s in settlements],
+        [s.recognition for s in settlements],
     )
 
 

@@ -29,18 +29,26 @@ class PostgresSweeps:
     def __init__(self, engine: PostgresEngine) -> None:
         self._engine = engine
 
-    async def tenants_with_due_work(self, *, limit: int, early: frozenset[str] | None = None) -> list[TenantId]:
-        statement = "select t from daira.tenants_with_due_work($1, $2) as t"
-        return [row["t"] for row in await self._engine.call(statement, limit, _kinds(early))]
+    async def tenants_with_due_work(
+        self, *, limit: int, early: frozenset[str] | None = None, recognition: bool | None = None
+    ) -> list[TenantId]:
+        statement = "select t from daira.tenants_with_due_work($1, $2, null, $3) as t"
+        return [row["t"] for row in await self._engine.call(statement, limit, _kinds(early), recognition)]
 
     async def tenants(self, *, after: TenantId | None, limit: int) -> list[TenantId]:
         statement = "select t from daira.tenants_with_due_work($1, null, $2) as t"
         return [row["t"] for row in await self._engine.call(statement, limit, after or "")]
 
     async def sweep(
-        self, tenants: Sequence[TenantId], *, limit: int, early: frozenset[str] | None = None
+        self,
+        tenants: Sequence[TenantId],
+        *,
+        limit: int,
+        early: frozenset[str] | None = None,
+        recognition: bool | None = None,
     ) -> list[SweptJob]:
-        rows = await self._engine.call("select * from daira.sweep($1, $2, $3)", list(tenants), limit, _kinds(early))
+        statement = "select * from daira.sweep($1, $2, $3, $4)"
+        rows = await self._engine.call(statement, list(tenants), limit, _kinds(early), recognition)
         return [
             SweptJob(
                 ring=Ring(row["tenant_id"], row["job_id"]),

@@ -13,6 +13,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    Interval,
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
@@ -211,6 +212,9 @@ jobs = Table(
     _time("finished_at", nullable=True),
     # The transaction that gave the job its state (`daira.changes`). Progress does not change it.
     Column("changed", TransactionNumber, server_default=text("pg_current_xact_id()")),
+    # True while the job waits for a recognition slot.
+    Column("recognition", Boolean, nullable=False, server_default=text("false")),
+    Column("worked", Interval, nullable=False, server_default=text("'0'")),
     PrimaryKeyConstraint("tenant_id", "id", name="jobs_pkey"),
     _named("jobs"),
     _belongs_to("tenants", "tenant_id", name="jobs_tenant_fkey"),
@@ -224,6 +228,12 @@ jobs = Table(
         postgresql_where=text("dedup_key is not null and state in ('queued', 'claimed')"),
     ),
     Index("jobs_ring", "tenant_id", "ring_after", postgresql_where=text("state = 'queued' and ring_after is not null")),
+    Index(
+        "jobs_recognition",
+        "tenant_id",
+        "ring_after",
+        postgresql_where=text("state = 'queued' and ring_after is not null and recognition"),
+    ),
     Index(
         "jobs_live",
         "state",

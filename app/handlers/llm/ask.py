@@ -101,7 +101,9 @@ class AskHandler:
     async def _result(self, job: ClaimedJob, reporter: ProgressReporter) -> Mapping[str, object]:
         question = AskPayload.model_validate(job.payload).question
         text = await text_of(self.database, job)
-        conversation = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
+        conversation = await Conversation.open(
+            self.llm, self.database, job.lease, budget=self.budget, reporter=reporter
+        )
         prompt = Prompt(task=TASK, wish=question, material="", schema=SCHEMA)
         batches = await asyncio.to_thread(_batches, text, question, room=conversation.room(prompt))
         read: set[int] = set()

@@ -59,7 +59,9 @@ class ClassifyHandler:
     async def _result(self, job: ClaimedJob, reporter: ProgressReporter) -> Mapping[str, object]:
         payload = ClassifyPayload.model_validate(job.payload)
         text = await text_of(self.database, job)
-        conversation = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
+        conversation = await Conversation.open(
+            self.llm, self.database, job.lease, budget=self.budget, reporter=reporter
+        )
         prompt = _prompt(payload)
         validator = SchemaValidator(prompt.schema)
 

@@ -22,6 +22,7 @@ from app.handlers.llm.answers import UnusableAnswer, read_answer
 from app.handlers.llm.prompts import Prompt
 from app.handlers.llm.schema_validation import SchemaValidator
 from app.ports.database import Database
+from app.ports.leases import ProgressReporter
 from app.ports.llm import Llm, LlmFault, LlmTruncated, TokenUsage
 
 TRIES = 2
@@ -37,6 +38,10 @@ KEEP_AGAIN = 0.5
 """Seconds between tries to store an answer while the database is away. The end of the lease ends the tries."""
 
 CUT_OFF = "the answer was cut off"
+
+
+class SlotWanted(Exception):
+    """Another tenant waits for the job's slot, between two questions. The answers so far are stored."""
 
 
 class NoUsableAnswer(Exception):
@@ -59,8 +64,17 @@ class LlmBudget:
 
 class Conversation:
     def __init__(
-        self, llm: Llm, database: Database, lease: Lease, *, budget: LlmBudget, kept: Iterable[KeptAnswer] = ()
+        self,
+        llm: Llm,
+        database: Database,
+        lease: Lease,
+        *,
+        budget: LlmBudget,
+        reporter: ProgressReporter,
+        kept: Iterable[KeptAnswer] = (),
     ) -> None:
+        self._reporter = reporter
+        self._has_asked = False
         self._llm = llm
         self._database = database
         self._lease = lease
@@ -73,11 +87,13 @@ class Conversation:
         self._long_answer = min(LONG_ANSWER, llm.context_tokens // 4)
 
     @classmethod
-    async def open(cls, llm: Llm, database: Database, lease: Lease, *, budget: LlmBudget) -> "Conversation":
+    async def open(
+        cls, llm: Llm, database: Database, lease: Lease, *, budget: LlmBudget, reporter: ProgressReporter
+    ) -> "Conversation":
         """Open the conversation with the answers of earlier attempts."""
         async with database.begin(lease.tenant_id) as tx:
             kept = await tx.answers.kept(lease.job_id)
-        return cls(llm, database, lease, budget=budget, kept=kept)
+        return cls(llm, database, lease, budget=budget, reporter=reporter, kept=kept)
 
     @property
     def usage(self) -> dict[str, int]:
@@ -98,7 +114,7 @@ class Conversation:
         return room
 
     async def planned(self, prompt: Prompt, pieces: Sequence[PagePart]) -> list[Chunk]:
-        """Divide all pieces into as few questions as possible. Raises Unanswerable when they exceed the budget."""
+        """Divide all pieces into as few questions as possible. Raises NoUsableAnswer when they exceed the budget."""
         chunks = await asyncio.to_thread(chunks_of, pieces, room=self.room(prompt))
         tokens = sum(chunk.tokens + prompt.overhead for chunk in chunks)
         if len(chunks) > self._budget.calls or tokens > self._budget.tokens:
@@ -119,8 +135,9 @@ class Conversation:
     ) -> Any:
         """Return a JSON value that fits. `final`: the job ends with it. `long`: the answer may use the larger limit.
 
-        Raises the errors of the port, and Unanswerable. LlmTruncated is raised only where the question is `divisible`,
-        so that the caller asks for less at a time. Otherwise a cut-off answer is tried again with the larger limit.
+        Raises the errors of the port, NoUsableAnswer, and SlotWanted. LlmTruncated is raised only where the question is
+        `divisible`, so that the caller asks for less at a time. Otherwise a cut-off answer is tried again with the
+        larger limit.
         """
         fault = None
         for number in range(TRIES):
@@ -164,6 +181,10 @@ class Conversation:
         self, prompt: Prompt, *, fault: str | None, long: bool
     ) -> tuple[str | None, str | None, TokenUsage]:
         """Return the text and no fault, or no text and the fault; and the cost."""
+        # After one question at least, or a job that many wait for would never end.
+        if self._has_asked and self._reporter.must_yield:
+            raise SlotWanted
+        self._has_asked = True
         most = self._long_answer if long else self._answer
         self._check_budget(prompt.tokens + most)
         try:

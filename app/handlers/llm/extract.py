@@ -52,7 +52,9 @@ class ExtractHandler:
         payload = ExtractPayload.model_validate(job.payload)
         schema = payload.json_schema
         text = await text_of(self.database, job)
-        conversation = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
+        conversation = await Conversation.open(
+            self.llm, self.database, job.lease, budget=self.budget, reporter=reporter
+        )
         whole = Prompt(task=TASK, wish=payload.instructions or "", material="", schema=whole_schema(schema))
         some = Prompt(task=f"{TASK} {OF_A_PART}", wish=whole.wish, material="", schema=part_schema(schema))
         fits_whole, fits_part = SchemaValidator(whole.schema), SchemaValidator(some.schema)

@@ -7,9 +7,9 @@ import structlog
 from app.domain.jobs import JobError
 from app.domain.leases import ClaimedJob
 from app.domain.llm.kept_answers import KeptAnswer
-from app.domain.outcomes import Done, Fail, Outcome, Snooze
+from app.domain.outcomes import Done, Fail, Outcome, Snooze, Yield
 from app.domain.usage import UsageCounts, total_usage
-from app.handlers.llm.conversation import NoUsableAnswer
+from app.handlers.llm.conversation import NoUsableAnswer, SlotWanted
 from app.handlers.llm.document_text import TextNotReady
 from app.ports.database import Tx
 from app.ports.llm import LlmBusy, LlmContextExceeded, LlmFault, LlmRefused, LlmRejected, LlmTruncated
@@ -35,6 +35,8 @@ async def outcome_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> 
     """Return the outcome of the work. Other errors are left to the caller: DocumentFault, Unavailable, or a bug."""
     try:
         result = await work
+    except SlotWanted:
+        return Yield()
     except TextNotReady as wait:
         return Snooze(wait.after, JobError(code="not_ready", message=str(wait)))
     except LlmBusy as busy:

@@ -56,7 +56,9 @@ class SummarizeHandler:
     async def _result(self, job: ClaimedJob, reporter: ProgressReporter) -> Mapping[str, object]:
         payload = SummarizePayload.model_validate(job.payload)
         text = await text_of(self.database, job)
-        conversation = await Conversation.open(self.llm, self.database, job.lease, budget=self.budget)
+        conversation = await Conversation.open(
+            self.llm, self.database, job.lease, budget=self.budget, reporter=reporter
+        )
         whole = Prompt(task=TASK, wish=_wish(payload), material="", schema=SCHEMA)
         notes = Prompt(
             task=NOTES, wish=f"At most {BE_BRIEF} words. {_in_language(payload.language)}", material="", schema=SCHEMA

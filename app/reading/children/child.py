@@ -21,8 +21,8 @@ from app.ports.reading import Mode
 from app.reading.children import wire
 from app.reading.children.render_requests import REQUESTS, RenderRequests
 from app.reading.engine import OcrEngine
-from app.reading.engines.choose import open_engine
-from app.reading.faults import too_many_pages
+from app.reading.engines.choose import NoEngine, open_engine
+from app.reading.faults import RecognitionNeeded, too_many_pages
 from app.reading.image.file import ImageFile
 from app.reading.pdf.file import PdfFile
 from app.reading.sandbox import CpuTimeLimit, allow_cpu, enter_sandbox
@@ -46,9 +46,18 @@ class RequestHandler:
     """Answers the parent's requests; holds the one file that is open."""
 
     def __init__(
-        self, *, engine: OcrEngine, cpu_limit: CpuTimeLimit, rendering: RenderRequests, dpi: int, max_pages: int
+        self,
+        *,
+        engine: OcrEngine,
+        recognition: bool,
+        cpu_limit: CpuTimeLimit,
+        rendering: RenderRequests,
+        dpi: int,
+        max_pages: int,
     ) -> None:
-        self._engine = engine
+        """Without `recognition` no page is read by OCR; the engine then reads samples of fonts only."""
+        self._engine = engine if recognition else NoEngine()
+        self._font_engine = engine
         self._cpu_limit = cpu_limit
         self._rendering = rendering
         self._dpi = dpi
@@ -86,7 +95,14 @@ class RequestHandler:
 
     def _opened(self, path: Path, *, media_type: str, language: str) -> ReadableFile:
         if media_type == PDF:
-            return PdfFile(path, engine=self._engine, cpu_limit=self._cpu_limit, language=language, dpi=self._dpi)
+            return PdfFile(
+                path,
+                engine=self._engine,
+                font_engine=self._font_engine,
+                cpu_limit=self._cpu_limit,
+                language=language,
+                dpi=self._dpi,
+            )
         if media_type in IMAGES:
             return ImageFile(path, engine=self._engine, language=language, max_pages=self._max_pages)
         # Imported on demand, because most children never read such a file.
@@ -95,7 +111,10 @@ class RequestHandler:
         return TextFile(path, media_type=media_type, language=language, max_pages=self._max_pages)
 
     def _page(self, number: int, *, mode: Mode) -> wire.Message:
-        return {"page": wire.packed_words(self._open_file().read(number, mode=mode))}
+        try:
+            return {"page": wire.packed_words(self._open_file().read(number, mode=mode))}
+        except RecognitionNeeded:
+            return {"recognition": True}
 
     def _open_file(self) -> ReadableFile:
         if self._file is None:
@@ -116,6 +135,7 @@ def main() -> None:
     engine = open_engine(setup["engine"], tessdata=Path(setup["tessdata"]), warm=setup["warm"])
     handler = RequestHandler(
         engine=engine,
+        recognition=setup["recognition"],
         cpu_limit=CpuTimeLimit(setup["pdf_cpu_seconds"]),
         rendering=RenderRequests(answers),
         dpi=setup["dpi"],

@@ -4,8 +4,7 @@
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from datetime import timedelta
 
 import structlog
@@ -13,7 +12,7 @@ import structlog
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page
 from app.domain.warnings import DocumentWarning
-from app.ports.reading import Mode, UnreadablePage
+from app.ports.reading import Mode, NeedsRecognition, UnreadablePage
 from app.reading.children import wire
 from app.reading.children.pool import ChildPool, PoolSlot
 from app.reading.children.process import ChildDied, ChildProcess
@@ -134,7 +133,7 @@ class DocumentSession:
 
     async def pages(self, numbers: Iterable[int] | None = None) -> AsyncGenerator[Page | UnreadablePage]:
         everything = range(1, self.page_count + 1)
-        waiting = deque(everything if numbers is None else [number for number in numbers if number in everything])
+        waiting = (number for number in (everything if numbers is None else numbers) if number in everything)
         await self._assign(waiting)
         while self._working:
             ended, _ = await asyncio.wait(self._working, return_when=asyncio.FIRST_COMPLETED)
@@ -154,23 +153,27 @@ class DocumentSession:
         for helper in list(self._helpers):
             await self._dismiss(helper)
 
-    async def _assign(self, waiting: deque[int]) -> None:
+    async def _assign(self, waiting: Iterator[int]) -> None:
         """Give each free session a page. Helpers without a page, or whose slot another file waits for, release it."""
         busy = set(self._working.values())
-        if waiting and self._own not in busy:
+        if self._own not in busy:
             self._start(self._own, waiting)
         for helper in [helper for helper in self._helpers if helper not in busy]:
-            if waiting and not self._pool.has_waiters:
-                self._start(helper, waiting)
-            else:
+            if self._pool.has_waiters or not self._start(helper, waiting):
                 await self._dismiss(helper)
-        while waiting and self._is_shared and (slot := await self._pool.spare()):
+        while self._is_shared and (slot := await self._pool.spare()):
             helper = FileSession(slot, opening=self._opening, timeout=self._timeout)
             self._helpers.append(helper)
-            self._start(helper, waiting)
+            if not self._start(helper, waiting):
+                await self._dismiss(helper)
+                break
 
-    def _start(self, session: FileSession, waiting: deque[int]) -> None:
-        self._working[asyncio.create_task(self._read(session, waiting.popleft()))] = session
+    def _start(self, session: FileSession, waiting: Iterator[int]) -> bool:
+        """Give the session the next page. Returns False if there is none."""
+        number = next(waiting, None)
+        if number is not None:
+            self._working[asyncio.create_task(self._read(session, number))] = session
+        return number is not None
 
     async def _dismiss(self, helper: FileSession) -> None:
         self._helpers.remove(helper)
@@ -178,6 +181,9 @@ class DocumentSession:
 
     async def _read(self, session: FileSession, number: int) -> Page | UnreadablePage:
         try:
-            return wire.unpacked_words((await session.page(number, mode=self._mode))["page"])
+            answer = await session.page(number, mode=self._mode)
         except DocumentFault as fault:
             return UnreadablePage(number, fault)
+        if "recognition" in answer:
+            return NeedsRecognition(number, DocumentFault("unsupported", "Only OCR can read this page."))
+        return wire.unpacked_words(answer["page"])

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
-from app.reading.engine import OcrEngine
+from PIL import Image
+
+from app.reading.engine import OcrEngine, RecognizedWord, RenderFiner
 from app.reading.engines import rapidocr
 from app.reading.engines.fallback import FallbackEngine, OrientationEngine, SmallPrintEngine
 from app.reading.engines.tesseract import TesseractEngine
+from app.reading.faults import RecognitionNeeded
 
 MEMORY_BYTES = 1536 * 1024 * 1024
 RAPID_MEMORY_BYTES = 3 * 1024**3
@@ -14,6 +17,20 @@ RAPID_MEMORY_BYTES = 3 * 1024**3
 
 def memory_bytes(name: str) -> int:
     return RAPID_MEMORY_BYTES if name == "rapidocr" or (name == "auto" and rapidocr.is_installed()) else MEMORY_BYTES
+
+
+class NoEngine:
+    """The engine for pages in a reader that does no OCR: it raises RecognitionNeeded for every picture."""
+
+    def words(
+        self,
+        image: Image.Image,  # noqa: ARG002 - the interface's signature
+        *,
+        language: str,  # noqa: ARG002 - the interface's signature
+        dpi: int,  # noqa: ARG002 - the interface's signature
+        finer: RenderFiner | None = None,  # noqa: ARG002 - the interface's signature
+    ) -> list[RecognizedWord]:
+        raise RecognitionNeeded
 
 
 def open_engine(name: str, *, tessdata: Path, warm: list[str]) -> OcrEngine:

@@ -44,12 +44,22 @@ class _LayerJudgement:
 class PdfFile:
     """Reads and draws the pages of one PDF. Raises DocumentFault (encrypted, corrupt, empty)."""
 
-    def __init__(self, path: Path, *, engine: OcrEngine, cpu_limit: CpuTimeLimit, language: str, dpi: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        engine: OcrEngine,
+        font_engine: OcrEngine,
+        cpu_limit: CpuTimeLimit,
+        language: str,
+        dpi: int,
+    ) -> None:
+        """`engine` reads pages and pictures. `font_engine` reads samples of fonts, of a few letters each."""
         self._engine = _UnlimitedEngine(engine, cpu_limit)
         self._cpu_limit = cpu_limit
         self._language = language
         self._dpi = dpi
-        self._fonts = FontCheck(self._engine, language=language)
+        self._fonts = FontCheck(_UnlimitedEngine(font_engine, cpu_limit), language=language)
         self._pictures = EmbeddedImages(self._engine, language=language)
         with self._cpu_limit.counting():
             self._document, self.repaired = open_document(path)
