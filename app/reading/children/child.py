@@ -27,6 +27,9 @@ from app.reading.image.file import ImageFile
 from app.reading.pdf.file import PdfFile
 from app.reading.sandbox import CpuTimeLimit, allow_cpu, enter_sandbox
 
+YIELDS_TO_OTHERS = 10
+"""Steps of niceness of a reader that does OCR."""
+
 
 class ReadableFile(Protocol):
     """Reads the pages of one file that is open in the child."""
@@ -131,6 +134,9 @@ class RequestHandler:
 def main() -> None:
     requests, answers = _private_pipes()
     setup = json.loads(sys.argv[1])
+    if setup["recognition"]:
+        # OCR takes a core for seconds a page. Whatever takes milliseconds on this machine goes first.
+        os.nice(YIELDS_TO_OTHERS)
     enter_sandbox(parent=setup["parent"], memory_bytes=setup["memory_bytes"])
     engine = open_engine(setup["engine"], tessdata=Path(setup["tessdata"]), warm=setup["warm"])
     handler = RequestHandler(
