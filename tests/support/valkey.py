@@ -35,10 +35,10 @@ class Valkey:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._port = free_port()
+        self.folder = folder
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self.url = f"redis://127.0.0.1:{self._port}"
+        self.url = f"redis://127.0.0.1:{self.port}"
         self.socket_url = f"unix://{folder}/valkey.sock"
 
     def start(self) -> None:
@@ -46,11 +46,11 @@ class Valkey:
         assert self._process is None, "it runs"
         options = {
             "bind": "127.0.0.1",
-            "port": str(self._port),
-            "unixsocket": f"{self._folder}/valkey.sock",
+            "port": str(self.port),
+            "unixsocket": f"{self.folder}/valkey.sock",
             "unixsocketperm": "700",
-            "dir": str(self._folder),
-            "logfile": f"{self._folder}/valkey.log",
+            "dir": str(self.folder),
+            "logfile": f"{self.folder}/valkey.log",
             "save": "",
         }
         arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
@@ -64,6 +64,12 @@ class Valkey:
                 assert self._process is not None, "it was not started"
                 assert self._process.poll() is None, f"valkey-server has ended:\n{self.log()}"
                 await asyncio.sleep(0.01)
+
+    async def follow(self, primary: "Valkey | None") -> None:
+        """Makes it a replica of that one, or a primary again."""
+        async with Redis.from_url(self.socket_url) as client:
+            address = ("NO", "ONE") if primary is None else ("127.0.0.1", str(primary.port))
+            await client.execute_command("REPLICAOF", *address)  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
         """Ends it at once, whatever it does."""
@@ -83,7 +89,7 @@ class Valkey:
             self._process.send_signal(signal.SIGCONT)
 
     def log(self) -> str:
-        file = self._folder / "valkey.log"
+        file = self.folder / "valkey.log"
         return file.read_text() if file.exists() else "(no log)"
 
 

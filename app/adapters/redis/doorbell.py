@@ -6,8 +6,10 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from app.adapters.redis.connection import connect, redis_errors
-from app.adapters.redis.scripts import GIVE_BACK, RING, TAKE, LaneKeys
+from redis.commands.core import AsyncScript
+
+from app.adapters.redis.connection import connect, redis_errors, run_script
+from app.adapters.redis.scripts import GIVE_BACK, PROBE, RING, TAKE, LaneKeys
 from app.domain.doorbells import Ring, parse_ring, ring_message
 from app.domain.errors import Invalid, Unavailable
 from app.ports.doorbell import DoorbellDelivery
@@ -42,6 +44,7 @@ class RedisDoorbell:
         self._ring = self._commands.register_script(RING)
         self._take = self._commands.register_script(TAKE)
         self._return = self._commands.register_script(GIVE_BACK)
+        self._probe = self._commands.register_script(PROBE)
         self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running: set[asyncio.Task[Any]] = set()
 
@@ -49,8 +52,7 @@ class RedisDoorbell:
         if rings:
             messages = [ring_message(ring) for ring in rings]
             milliseconds = max(0, round(delay / timedelta(milliseconds=1)))
-            with redis_errors():
-                await self._ring(keys=self._keys.all(), args=[CAPACITY, milliseconds, *messages])
+            await self._run(self._ring, CAPACITY, milliseconds, *messages)
 
     async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
         """Return bells, waiting for up to `wait`.
@@ -75,8 +77,8 @@ class RedisDoorbell:
             self._stopped.set_result(None)
 
     async def ping(self) -> None:
-        with redis_errors():
-            await self._commands.ping()
+        """Ask whether a ring would be taken: a replica or a full server answers every PING."""
+        await self._run(self._probe)
 
     async def close(self) -> None:
         await self.stop_answering()
@@ -118,20 +120,25 @@ class RedisDoorbell:
 
         Waiting takes only that entry and no bell. A caller that ends between the two delays the others by a second.
         """
-        with redis_errors():
-            messages, next_due = await self._take_up_to(limit)
-            if messages or seconds <= 0:
-                return messages
-            # 0 would block forever.
-            block = max(0.01, min(seconds, BLOCK, next_due / 1000 if next_due >= 0 else BLOCK))
-            if await self._waits.blpop([self._keys.wake], block) and not abandoned.is_set():
-                messages, _ = await self._take_up_to(limit)
+        messages, next_due = await self._take_up_to(limit)
+        if messages or seconds <= 0:
             return messages
+        # 0 would block forever.
+        block = max(0.01, min(seconds, BLOCK, next_due / 1000 if next_due >= 0 else BLOCK))
+        async with redis_errors(self._waits):
+            woken = await self._waits.blpop([self._keys.wake], block)
+        if woken and not abandoned.is_set():
+            messages, _ = await self._take_up_to(limit)
+        return messages
 
     async def _take_up_to(self, limit: int) -> tuple[list[bytes], int]:
         """Return messages, and the milliseconds until the next delayed bell is due: -1 without one."""
-        messages, next_due = await self._take(keys=self._keys.all(), args=[CAPACITY, limit])
+        messages, next_due = await self._run(self._take, CAPACITY, limit)
         return messages, next_due
+
+    async def _run(self, script: AsyncScript, *arguments: str | bytes | int) -> Any:
+        async with redis_errors(self._commands):
+            return await run_script(script, self._commands, keys=self._keys.all(), args=arguments)
 
     def _abandon(self, look: asyncio.Task[list[bytes]], abandoned: asyncio.Event) -> None:
         abandoned.set()
@@ -143,8 +150,7 @@ class RedisDoorbell:
         """Put the bells back at the front. While the server is away they are lost, and the sweeper rings them again."""
         with suppress(Unavailable):
             messages = await look
-            with redis_errors():
-                await self._return(keys=self._keys.all(), args=messages)
+            await self._run(self._return, *messages)
 
     def _read(self, messages: list[bytes]) -> list[DoorbellDelivery]:
         deliveries: list[DoorbellDelivery] = []

@@ -158,6 +158,12 @@ rouse()
 """
 )
 
+# Nothing is written, but a server runs the script only while it takes writes: a replica refuses it, and so does a
+# primary that has lost its replicas, can't save, or is full.
+PROBE = """#!lua
+return 1
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class LaneKeys:
