@@ -2,9 +2,10 @@
 
 import io
 import logging
+import math
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import product
@@ -144,6 +145,25 @@ class Metrics:
 
     def exposition(self) -> bytes:
         return generate_latest(self.registry)
+
+
+class RepeatedEvents:
+    """Limits log lines of events that come again and again, such as during an outage, to one a minute."""
+
+    EVERY = 60.0
+    """Seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._logged_at: dict[str, float] = {}
+
+    def due(self, event: str) -> bool:
+        """Return True if this event is to be logged now, and note that it was."""
+        now = self._clock()
+        if now - self._logged_at.get(event, -math.inf) < self.EVERY:
+            return False
+        self._logged_at[event] = now
+        return True
 
 
 _bound: ContextVar[Mapping[str, object]] = ContextVar("bound", default=MappingProxyType({}))

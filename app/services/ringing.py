@@ -6,14 +6,14 @@ A ring may fail, because the sweeper rings again for every row; it must not hold
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import structlog
 
 from app.domain.doorbells import LANE_OF_KIND, Lane, Ring
 from app.ports.doorbell import Doorbell
-from app.telemetry import Metrics
+from app.telemetry import Metrics, RepeatedEvents
 
 log = structlog.get_logger()
 
@@ -28,6 +28,7 @@ AT_ONCE = 500
 class Ringer:
     doorbells: Mapping[Lane, Doorbell]
     metrics: Metrics
+    _repeated: RepeatedEvents = field(default_factory=RepeatedEvents)
 
     async def ring(self, bells: Iterable[tuple[str, Ring]], *, delay: timedelta = timedelta()) -> None:
         """Ring each (kind, ring) on its lane. Kinds unknown to this version are left to a version that knows them."""
@@ -45,6 +46,8 @@ class Ringer:
                 await self.doorbells[lane].ring(rings, delay=delay)
         except Exception as error:  # noqa: BLE001 - the row is committed, so the sweeper rings again
             self.metrics.doorbells.labels("failed").inc(len(rings))
-            log.warning("ring_failed", lane=lane, count=len(rings), reason=str(error) or type(error).__name__)
+            reason = str(error) or type(error).__name__
+            if self._repeated.due(lane):
+                log.warning("ring_failed", lane=lane, count=len(rings), reason=reason)
         else:
             self.metrics.doorbells.labels("rung").inc(len(rings))

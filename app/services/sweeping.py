@@ -1,6 +1,6 @@
 """The sweep: ends leases that have expired, and rings again for lost doorbells. Every worker runs it; none leads."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -11,7 +11,7 @@ from app.domain.jobs import AttemptOutcome
 from app.ports.leases import Sweeps, SweptJob
 from app.services.ringing import Ringer
 from app.services.tenants import tenants_in_batches
-from app.telemetry import Metrics
+from app.telemetry import Metrics, RepeatedEvents
 
 log = structlog.get_logger()
 
@@ -26,6 +26,7 @@ class Sweeper:
     sweeps: Sweeps
     ringing: Ringer
     metrics: Metrics
+    _repeated: RepeatedEvents = field(default_factory=RepeatedEvents)
 
     async def sweep(self, *, early: frozenset[str] | None = None, recognition: bool | None = None) -> int:
         """Make one pass over the tenants that the scout names. Returns the number of rings.
@@ -54,7 +55,8 @@ class Sweeper:
         try:
             await self._ring(await self.sweeps.sweep([tenant_id], limit=1, early=frozenset(LANE_OF_KIND)))
         except Unavailable as error:  # the sweep finds the free place as well, only later
-            log.warning("refill_failed", tenant_id=tenant_id, reason=str(error))
+            if self._repeated.due("refill_failed"):
+                log.warning("refill_failed", tenant_id=tenant_id, reason=str(error))
 
     async def waiting_tenants(self, kinds: frozenset[str], *, recognition: bool | None) -> list[TenantId]:
         """Return tenants with due jobs of these kinds; `recognition` as for `sweep`, or True for only those jobs."""

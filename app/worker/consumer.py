@@ -16,7 +16,7 @@ from app.domain.leases import ClaimedJob, ClaimOutcome
 from app.ports.doorbell import Doorbell, DoorbellDelivery
 from app.services.execution import Execution
 from app.services.sweeping import Sweeper
-from app.telemetry import Metrics
+from app.telemetry import Metrics, RepeatedEvents
 from app.worker.fairness import RunningJob, SlotSharing
 from app.worker.heartbeat import Heartbeat, monotonic
 
@@ -63,6 +63,7 @@ class Consumer:
         self._sweeping = sweeping
         self._longest_patience = min(sweep_every, LONGEST_PATIENCE)
         self._metrics = metrics
+        self._repeated = RepeatedEvents()
         self._patience = SHORTEST_PATIENCE
         self._running: dict[asyncio.Task[None], RunningJob] = {}
         self._sharing = SlotSharing(
@@ -94,7 +95,8 @@ class Consumer:
             try:
                 await self._turn()
             except Unavailable as error:
-                log.warning("consumer_waits", lane=self.lane, reason=str(error))
+                if self._repeated.due("consumer_waits"):
+                    log.warning("consumer_waits", lane=self.lane, reason=str(error))
                 # Rings of the meantime are likely lost: do not wait for them when the queue is back.
                 self._patience = timedelta()
                 await asyncio.sleep(BACKOFF.total_seconds())
@@ -168,7 +170,8 @@ class Consumer:
         try:
             await self._doorbell.acknowledge(deliveries)
         except Unavailable as error:  # the doorbells come again, and the claim finds their jobs taken
-            log.warning("acknowledge_failed", lane=self.lane, count=len(deliveries), reason=str(error))
+            if self._repeated.due("acknowledge_failed"):
+                log.warning("acknowledge_failed", lane=self.lane, count=len(deliveries), reason=str(error))
 
     async def _attempt(self, job: ClaimedJob, running: RunningJob, *, claimed_at: float) -> None:
         def begin_recognition() -> bool:

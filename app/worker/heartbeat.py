@@ -19,6 +19,7 @@ from app.domain.jobs import Progress
 from app.domain.leases import BeatResult, Lease, LeaseBeat
 from app.ports.leases import Leases
 from app.services.execution import Interruption
+from app.telemetry import RepeatedEvents
 
 
 class HeldLease:
@@ -116,6 +117,7 @@ class Heartbeat:
         """`open_leases` is entered on the heartbeat's own thread, because a connection belongs to one loop."""
         self._open_leases = open_leases
         self._length = lease
+        self._repeated = RepeatedEvents()
         self._holds: set[HeldLease] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._beat()), name="heart", daemon=True)
@@ -162,7 +164,8 @@ class Heartbeat:
             async with asyncio.timeout(min(nearest, self._length.total_seconds() / 6)):
                 beats = await leases.beat(pulses, lease=self._length)
         except (Unavailable, TimeoutError) as error:
-            log.warning("beat_failed", leases=len(pulses), reason=str(error) or "timed out")
+            if self._repeated.due("beat_failed"):
+                log.warning("beat_failed", leases=len(pulses), reason=str(error) or "timed out")
             return
         except Exception:  # heartbeats must go on: without them every lease of this worker expires
             log.exception("beat_failed", leases=len(pulses))

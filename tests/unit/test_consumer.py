@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 from typing_extensions import override
 
 from app.adapters.memory.doorbell import MemoryDoorbell
@@ -224,6 +225,14 @@ async def test_a_queue_that_is_away_is_asked_again(bench: Bench) -> None:
     away = Away(bench.bell, answer=3)
     async with Running(bench.consumer(doorbell=away)):
         await until(lambda: are(bench, jobs, JobState.DONE))
+
+
+async def test_a_queue_that_is_away_for_long_is_one_line_in_the_log(bench: Bench) -> None:
+    jobs = await bench.enqueue(await bench.rig.tenant())
+    with capture_logs() as logs:
+        async with Running(bench.consumer(doorbell=Away(bench.bell, answer=300))):
+            await until(lambda: are(bench, jobs, JobState.DONE))
+    assert [line["event"] for line in logs].count("consumer_waits") == 1
 
 
 async def test_an_error_that_nobody_foresaw_does_not_end_the_consumer(bench: Bench) -> None:

@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
-from app.telemetry import bind_events, set_up_logging
+from app.domain.doorbells import Lane, Ring
+from app.domain.ids import JobId, TenantId, uuid7
+from app.services.ringing import Ringer
+from app.telemetry import Metrics, RepeatedEvents, bind_events, set_up_logging
+from tests.unit.bench import Deaf
 
 
 @pytest.fixture
@@ -41,3 +46,20 @@ async def test_what_the_event_says_itself_wins(lines: io.StringIO) -> None:
     bind_events(kind="ocr")
     structlog.get_logger().info("event", kind="other")
     assert json.loads(lines.getvalue())["kind"] == "other"
+
+
+def test_an_event_that_repeats_is_logged_once_a_minute_and_each_on_its_own() -> None:
+    now = 0.0
+    repeated = RepeatedEvents(lambda: now)
+    logged: list[tuple[str, float]] = []
+    for now in range(180):
+        logged += [(event, now) for event in ("ocr", "llm") if repeated.due(event)]
+    assert logged == [(event, at) for at in (0, 60, 120) for event in ("ocr", "llm")]
+
+
+async def test_an_outage_of_the_queue_is_one_line_however_many_rings_fail() -> None:
+    ringer = Ringer(dict.fromkeys(Lane, Deaf()), Metrics())
+    with capture_logs() as logs:
+        for _ in range(100):
+            await ringer.ring([("ocr", Ring(TenantId("acme"), JobId(uuid7())))])
+    assert [line["event"] for line in logs] == ["ring_failed"]
