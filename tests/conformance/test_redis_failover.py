@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from redis._parsers.base import BaseParser
@@ -14,9 +14,9 @@ from app.adapters.redis.doorbell import RedisDoorbell
 from app.domain.errors import Unavailable
 from app.services.ringing import PATIENCE
 from tests.conformance.doorbell_suite import NO_WAIT, answered, collected, new_rings, waiting
-from tests.support.endpoint import Endpoint, endpoint
+from tests.support.endpoint import endpoint
 from tests.support.redis_lane import Lane
-from tests.support.valkey import Valkey, running_valkey
+from tests.support.valkey import Valkey, ValkeyPair, running_valkey
 
 
 @pytest.fixture(scope="module")
@@ -25,44 +25,31 @@ def other() -> Iterator[Valkey]:
         yield server
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pair:
-    first: Valkey
-    second: Valkey
-    endpoint: Endpoint
-
-    async def fail_over(self) -> None:
-        """Swap the roles. Only connections made after this lead to the new primary."""
-        await self.second.follow(None)
-        self.endpoint.target = self.second.port
-        await self.first.follow(self.second)
-
-
 @pytest.fixture
-async def pair(server: Valkey, other: Valkey) -> AsyncIterator[Pair]:
+async def pair(server: Valkey, other: Valkey) -> AsyncIterator[ValkeyPair]:
     await other.follow(server)
     async with endpoint(server.port) as opened:
-        yield Pair(first=server, second=other, endpoint=opened)
+        yield ValkeyPair(first=server, second=other, endpoint=opened)
     for each in (server, other):
         await each.follow(None)
 
 
 @pytest.fixture
-async def moved(pair: Pair, lane: Lane) -> AsyncIterator[RedisDoorbell]:
+async def moved(pair: ValkeyPair, lane: Lane) -> AsyncIterator[RedisDoorbell]:
     """A doorbell behind the endpoint."""
-    lane = replace(lane, url=f"redis://127.0.0.1:{pair.endpoint.port}")
+    lane = replace(lane, url=pair.url)
     async with lane.doorbell() as doorbell:
         yield doorbell
 
 
-async def several_open(doorbell: RedisDoorbell, pair: Pair) -> None:
+async def several_open(doorbell: RedisDoorbell, pair: ValkeyPair) -> None:
     """As many idle connections as a busy process has."""
     await asyncio.gather(*(doorbell.ping() for _ in range(8)))
     assert pair.endpoint.opened >= 8
 
 
 class TestFailover:
-    async def test_rings_and_answers_go_to_the_new_primary(self, pair: Pair, moved: RedisDoorbell) -> None:
+    async def test_rings_and_answers_go_to_the_new_primary(self, pair: ValkeyPair, moved: RedisDoorbell) -> None:
         await several_open(moved, pair)
         await pair.fail_over()
         for _ in range(10):
@@ -71,7 +58,7 @@ class TestFailover:
             assert sorted(await collected(moved, 3)) == sorted(rings)
         await asyncio.gather(*(moved.ping() for _ in range(10)))
 
-    async def test_who_waits_hears_the_new_primarys_bells(self, pair: Pair, moved: RedisDoorbell, lane: Lane) -> None:
+    async def test_who_waits_hears_the_new_bells(self, pair: ValkeyPair, moved: RedisDoorbell, lane: Lane) -> None:
         waiter = await waiting(moved)
         await pair.fail_over()
         rings = new_rings()
@@ -80,9 +67,9 @@ class TestFailover:
         async with asyncio.timeout(5):
             assert await waiter == rings
 
-    async def test_a_replica_is_no_queue_though_it_answers_every_ping(self, pair: Pair, moved: RedisDoorbell) -> None:
+    async def test_a_replica_that_answers_is_no_queue(self, pair: ValkeyPair, moved: RedisDoorbell) -> None:
         await moved.ping()
-        await pair.first.follow(pair.second)
+        await pair.demote(pair.first)
         async with Redis.from_url(pair.first.url) as client:
             assert await client.ping()
         with pytest.raises(Unavailable, match="takes no writes: You can't write against a read only replica"):
@@ -93,7 +80,7 @@ class TestFailover:
             await moved.answer(limit=1, wait=NO_WAIT)
         assert pair.endpoint.opened > before
 
-    async def test_connections_to_a_dead_host_are_left_within_one_ring(self, pair: Pair, moved: RedisDoorbell) -> None:
+    async def test_a_dead_host_is_left_within_one_ring(self, pair: ValkeyPair, moved: RedisDoorbell) -> None:
         """Nothing ends them: only a caller's patience does, and it must not be needed for each of them."""
         await several_open(moved, pair)
         pair.endpoint.silence()
@@ -117,7 +104,7 @@ class TestServerThatTakesNoWrites:
     """Each is left for whichever server the address leads to next."""
 
     async def test_one_without_its_replicas_is_left_for_the_next(
-        self, pair: Pair, moved: RedisDoorbell, admin: Redis
+        self, pair: ValkeyPair, moved: RedisDoorbell, admin: Redis
     ) -> None:
         """As the settings of a cluster make it that fears two primaries at once."""
         await pair.second.follow(None)
@@ -135,7 +122,7 @@ class TestServerThatTakesNoWrites:
             await admin.config_set("min-replicas-to-write", "0")
 
     async def test_one_that_cannot_save_is_left_for_the_next(
-        self, pair: Pair, moved: RedisDoorbell, admin: Redis
+        self, pair: ValkeyPair, moved: RedisDoorbell, admin: Redis
     ) -> None:
         await pair.second.follow(None)
         await moved.ping()
@@ -160,7 +147,7 @@ class TestServerThatTakesNoWrites:
             await admin.config_set("save", "")
             blocker.rmdir()
 
-    async def test_a_full_one_is_not_ready_and_is_kept(self, pair: Pair, moved: RedisDoorbell, admin: Redis) -> None:
+    async def test_a_full_one_is_not_ready_and_kept(self, pair: ValkeyPair, moved: RedisDoorbell, admin: Redis) -> None:
         await moved.ping()
         await admin.config_set("maxmemory", "1")
         try:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from os import getpid
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 - redis-py's, no relation of the built-in ones
 
+from tests.support.endpoint import Endpoint
 from tests.support.ports import free_port
 
 # PR_SET_PDEATHSIG, SIGKILL; the parent may have died before that. A preexec_fn would warn of the threads around it.
@@ -91,6 +93,30 @@ class Valkey:
     def log(self) -> str:
         file = self.folder / "valkey.log"
         return file.read_text() if file.exists() else "(no log)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValkeyPair:
+    """A primary and its replica behind one address."""
+
+    first: Valkey
+    second: Valkey
+    endpoint: Endpoint
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.endpoint.port}"
+
+    async def demote(self, primary: Valkey) -> None:
+        """Swap the roles. The address still leads to the old primary, which answers and takes no writes."""
+        replica = self.second if primary is self.first else self.first
+        await replica.follow(None)
+        await primary.follow(replica)
+
+    async def fail_over(self) -> None:
+        """Swap the roles. Only connections made after this lead to the new primary."""
+        await self.demote(self.first)
+        self.endpoint.target = self.second.port
 
 
 @contextmanager
