@@ -119,6 +119,10 @@ async def _serve(
     await server.serve(sockets=[listener])
     if not server.started:
         raise SystemExit(1)
+    worker = app.state.runtime.worker
+    if worker is not None and worker.failure:
+        # Not 0, which a supervisor may take for a wish to stop.
+        raise SystemExit(os.EX_TEMPFAIL)
 
 
 class _Server(uvicorn.Server):

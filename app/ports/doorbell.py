@@ -40,5 +40,9 @@ class Doorbell(Protocol):
         ...
 
     async def ping(self) -> None:
-        """Raises Unavailable when the queue can't be reached."""
+        """Raises Unavailable when the queue can't be reached, or would not take a ring."""
+        ...
+
+    async def reconnect(self) -> None:
+        """Let go of idle connections, and of all else that is remembered of the server. Raises Unavailable."""
         ...

@@ -30,12 +30,23 @@ LONGEST_PATIENCE = timedelta(minutes=1)
 SILENT_AFTER = timedelta(minutes=3)
 """The loop reports success at least once in the longest patience, and every 10 s while all slots are taken."""
 
+UNHEARD_AFTER = timedelta(minutes=2)
+"""Early passes ring for due jobs, and an idle consumer hears some of these rings within seconds. After so long without
+one, the queue's connections are made anew; after as long again, the process ends."""
+
+UNANSWERED_AFTER = timedelta(minutes=1)
+"""The longest that the queue may take beyond the wait that it was asked for."""
+
 BACKOFF = timedelta(seconds=1)
 """The pause after the queue or the database could not be reached."""
 
 
 AT_ONCE = 500
 """Doorbells in one claim. A larger batch gains nothing, and nothing else runs while its answer is read."""
+
+
+class SilentQueueError(Exception):
+    """The queue answers and takes rings, and delivers none. Only a new process may help."""
 
 
 class Consumer:
@@ -65,6 +76,8 @@ class Consumer:
         self._metrics = metrics
         self._repeated = RepeatedEvents()
         self._patience = SHORTEST_PATIENCE
+        self._unheard_since: float | None = None
+        self._reconnected = False
         self._running: dict[asyncio.Task[None], RunningJob] = {}
         self._sharing = SlotSharing(
             lane=lane,
@@ -80,7 +93,7 @@ class Consumer:
         self._stopping = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Answer doorbells until stopped. Jobs that run then go on, see `drain`."""
+        """Answer doorbells until stopped. Jobs that run then go on, see `drain`. Raises SilentQueueError."""
         self._metrics.loop_started(f"consumer:{self.lane}", silent_after=SILENT_AFTER.total_seconds())
         sharing = asyncio.create_task(self._sharing.run(), name=f"share {self.lane}")
         try:
@@ -99,7 +112,10 @@ class Consumer:
                     log.warning("consumer_waits", lane=self.lane, reason=str(error))
                 # Rings of the meantime are likely lost: do not wait for them when the queue is back.
                 self._patience = timedelta()
+                self._unheard_since = None
                 await asyncio.sleep(BACKOFF.total_seconds())
+            except SilentQueueError:
+                raise
             except Exception:  # without its consumer the lane would stand still
                 log.exception("consumer_failed", lane=self.lane)
                 await asyncio.sleep(BACKOFF.total_seconds())
@@ -121,11 +137,19 @@ class Consumer:
         free = await self._free_slots()
         if not free:
             return
-        deliveries = await self._doorbell.answer(limit=free, wait=self._patience)
+        deliveries = await self._listen(limit=free)
         if deliveries:
+            self._unheard_since, self._reconnected = None, False
             await self._answer(deliveries)
         elif not self._stopping.done():
             await self._idle()
+
+    async def _listen(self, *, limit: int) -> list[DoorbellDelivery]:
+        try:
+            async with asyncio.timeout((self._patience + UNANSWERED_AFTER).total_seconds()):
+                return await self._doorbell.answer(limit=limit, wait=self._patience)
+        except TimeoutError:
+            raise Unavailable("the queue does not answer") from None
 
     async def _free_slots(self) -> int:
         """Wait for free slots and return their number; 0 if the consumer is stopped while all are taken."""
@@ -191,6 +215,27 @@ class Consumer:
         )
         longer = min(self._patience * 2, self._longest_patience)
         self._patience = SHORTEST_PATIENCE if rung else max(longer, SHORTEST_PATIENCE)
+        await self._judge_silence(rung)
+
+    async def _judge_silence(self, rung: int) -> None:
+        """Notice a queue that takes rings and delivers none: a connection that answers is not yet one that works."""
+        if not rung:
+            self._unheard_since, self._reconnected = None, False
+            return
+        now = monotonic()
+        since = self._unheard_since = self._unheard_since or now
+        if now - since < UNHEARD_AFTER.total_seconds():
+            return
+        # One that takes no rings is away, which is no secret: it is waited for.
+        await self._doorbell.ping()
+        if self._reconnected:
+            raise SilentQueueError(
+                f"the queue takes doorbells of lane {self.lane} and delivers none, on new connections too, though"
+                f" {rung} jobs are due; check that DAIRA_QUEUE_URL leads to one server that takes writes"
+            )
+        log.warning("queue_silent", lane=self.lane, due=rung, seconds=round(now - since))
+        self._unheard_since, self._reconnected = now, True
+        await self._doorbell.reconnect()
 
 
 def _reference(task: asyncio.Task[None], tasks: set[asyncio.Task[None]]) -> None:

@@ -6,6 +6,7 @@ Each turn of a loop has a deadline, an error costs one turn, and the time since 
 import asyncio
 import math
 import random
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,7 +18,7 @@ from app.services.maintenance import Maintenance
 from app.services.purging import Purger
 from app.services.sweeping import Sweeper
 from app.telemetry import Metrics
-from app.worker.consumer import Consumer
+from app.worker.consumer import Consumer, SilentQueueError
 from app.worker.heartbeat import Heartbeat
 
 log = structlog.get_logger()
@@ -60,6 +61,11 @@ UPKEEP_AFTER = timedelta(minutes=1)
 """The longest random delay of the first maintenance, for the same reason."""
 
 
+def _terminate() -> None:
+    """Stop this process as its supervisor would: running jobs get their grace."""
+    signal.raise_signal(signal.SIGTERM)
+
+
 @dataclass(slots=True, kw_only=True)
 class Worker:
     name: str
@@ -73,13 +79,17 @@ class Worker:
     upkeep: Maintenance
     grace: timedelta
     metrics: Metrics
+    terminate: Callable[[], object] = _terminate
+    failure: str | None = None
+    """The reason why it ended itself: the process has to end with a status that has it restarted."""
     _consuming: list[asyncio.Task[None]] = field(default_factory=list)
     _sweeping: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
         self.heart.start()
         self._consuming = [
-            asyncio.create_task(consumer.run(), name=f"consumer {consumer.lane}") for consumer in self.consumers
+            asyncio.create_task(self._consume(consumer), name=f"consumer {consumer.lane}")
+            for consumer in self.consumers
         ]
         self._sweeping = [
             asyncio.create_task(self._keep("sweep", self.sweeping.sweep, every=self.sweep_every)),
@@ -103,6 +113,14 @@ class Worker:
         await asyncio.gather(*(consumer.drain() for consumer in self.consumers))
         await self.heart.stop()
         log.info("worker_stopped")
+
+    async def _consume(self, consumer: Consumer) -> None:
+        try:
+            await consumer.run()
+        except SilentQueueError as error:
+            self.failure = str(error)
+            log.error("worker_gave_up", lane=consumer.lane, reason=self.failure)  # noqa: TRY400 - no bug to trace
+            self.terminate()
 
     async def _keep(self, name: str, turn: Callable[[], Awaitable[object]], *, every: timedelta) -> None:
         await run_periodically(

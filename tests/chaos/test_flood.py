@@ -48,6 +48,9 @@ class Noted:
     async def stop_answering(self) -> None:
         raise NotImplementedError
 
+    async def reconnect(self) -> None:
+        raise NotImplementedError
+
     async def ping(self) -> None:
         raise NotImplementedError
 

@@ -179,6 +179,17 @@ class DoorbellSuite:
     async def test_the_queue_answers_a_ping(self, doorbell: Doorbell) -> None:
         await doorbell.ping()
 
+    async def test_new_connections_ring_and_answer_like_the_old(self, doorbell: Doorbell) -> None:
+        waiter = await waiting(doorbell)
+        await doorbell.reconnect()
+        rings = new_rings(2)
+        await doorbell.ring(rings)
+        async with asyncio.timeout(DEADLINE):
+            heard = await waiter + await collected(doorbell, 1)
+        assert sorted(heard) == sorted(rings)
+        await doorbell.reconnect()
+        await doorbell.ping()
+
     @pytest.mark.threat(67)
     async def test_a_tenant_with_many_bells_keeps_nobodys_one_waiting(self, doorbell: Doorbell) -> None:
         self.needs_fairness()

@@ -1,6 +1,7 @@
 """A lane's consumer: a slot before a bell, a claim before a handler, and a stop that loses nothing."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -10,6 +11,7 @@ from typing_extensions import override
 
 from app.adapters.memory.doorbell import MemoryDoorbell
 from app.domain.doorbells import Ring
+from app.domain.errors import Unavailable
 from app.domain.ids import JobId, TenantId, uuid7
 from app.domain.jobs import Job, JobState
 from app.domain.leases import ClaimedJob
@@ -17,7 +19,7 @@ from app.domain.outcomes import Done, Outcome
 from app.ports.doorbell import DoorbellDelivery
 from app.ports.leases import ProgressReporter
 from app.worker import consumer, heartbeat
-from app.worker.consumer import Consumer
+from app.worker.consumer import Consumer, SilentQueueError
 from tests.support.rig import SECOND, Rig, ring_of
 from tests.unit.bench import Away, Bench
 from tests.unit.waiting import settled, until
@@ -41,6 +43,26 @@ class Noting(MemoryDoorbell):
     @override
     async def acknowledge(self, deliveries: Sequence[DoorbellDelivery]) -> None:
         self.acknowledged += deliveries
+
+
+class Mute(MemoryDoorbell):
+    """A queue that takes rings and delivers none, until so many reconnects."""
+
+    def __init__(self, *, until: float = math.inf) -> None:
+        super().__init__()
+        self.reconnects = 0
+        self._until = until
+
+    @override
+    async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
+        if self.reconnects < self._until:
+            await asyncio.sleep(0)
+            return []
+        return await super().answer(limit=limit, wait=wait)
+
+    @override
+    async def reconnect(self) -> None:
+        self.reconnects += 1
 
 
 class Gate:
@@ -278,6 +300,88 @@ async def test_early_passes_that_find_nothing_come_less_and_less_often(
 
 def test_an_idle_worker_asks_for_an_early_pass_at_most_once_a_second() -> None:
     assert consumer.SHORTEST_PATIENCE >= SECOND
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "SHORTEST_PATIENCE", MILLISECOND)
+    monkeypatch.setattr(consumer, "UNHEARD_AFTER", MILLISECOND * 20)
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_queue_that_takes_rings_and_delivers_none_is_left_and_then_ends_the_consumer(bench: Bench) -> None:
+    bench.bell = mute = Mute()
+    await bench.enqueue(await bench.rig.tenant())
+    with capture_logs() as logs, pytest.raises(SilentQueueError, match="delivers none"):
+        async with asyncio.timeout(10):
+            await bench.consumer().run()
+    assert mute.reconnects == 1
+    assert [line["event"] for line in logs] == ["queue_silent"]
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_queue_that_new_connections_help_is_kept(bench: Bench) -> None:
+    bench.bell = mute = Mute(until=1)
+    jobs = await bench.enqueue(await bench.rig.tenant())
+    async with Running(bench.consumer()):
+        await until(lambda: are(bench, jobs, JobState.DONE))
+    assert mute.reconnects == 1
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_an_idle_consumer_whose_table_has_nothing_due_waits_for_ever(bench: Bench) -> None:
+    bench.bell = mute = Mute()
+    async with Running(bench.consumer(sweep_every=MILLISECOND)):
+        await asyncio.sleep(0.1)
+    assert mute.reconnects == 0
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_queue_that_takes_no_rings_is_waited_for(bench: Bench) -> None:
+    class Full(Mute):
+        pings = 0
+
+        @override
+        async def ping(self) -> None:
+            self.pings += 1
+            raise Unavailable("the queue is full")
+
+    bench.bell = full = Full()
+    await bench.enqueue(await bench.rig.tenant())
+    async with Running(bench.consumer()):
+        await until(lambda: full.pings >= 3)
+    assert full.reconnects == 0
+
+
+async def test_a_queue_that_never_answers_is_asked_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hung(Noting):
+        @override
+        async def answer(self, *, limit: int, wait: timedelta) -> list[DoorbellDelivery]:
+            if not self.asked:
+                self.asked.append((limit, wait))
+                await asyncio.Event().wait()
+            return await super().answer(limit=limit, wait=wait)
+
+    monkeypatch.setattr(consumer, "SHORTEST_PATIENCE", MILLISECOND)
+    monkeypatch.setattr(consumer, "UNANSWERED_AFTER", MILLISECOND * 10)
+    bench.bell = Hung()
+    jobs = await bench.enqueue(await bench.rig.tenant())
+    async with Running(bench.consumer()):
+        await until(lambda: are(bench, jobs, JobState.DONE))
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_worker_whose_queue_is_silent_ends_its_process(bench: Bench) -> None:
+    bench.bell = Mute()
+    await bench.enqueue(await bench.rig.tenant())
+    worker, told = bench.worker(), asyncio.Event()
+    worker.terminate = told.set
+    worker.start()
+    async with asyncio.timeout(10):
+        await told.wait()
+        await worker.stop()
+    assert worker.failure is not None
+    assert "DAIRA_QUEUE_URL" in worker.failure
 
 
 async def test_a_stopped_consumer_takes_no_more_bells_and_what_runs_goes_on(bench: Bench) -> None:

@@ -49,6 +49,9 @@ class MemoryDoorbell:
     async def ping(self) -> None:
         """Do nothing: the queue is always there."""
 
+    async def reconnect(self) -> None:
+        """Do nothing: there is no connection."""
+
     def _take(self, limit: int) -> list[DoorbellDelivery]:
         while self._later and self._later[0][0] <= _now():
             ring = heapq.heappop(self._later)[2]

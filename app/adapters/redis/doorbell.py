@@ -8,7 +8,7 @@ from typing import Any
 
 from redis.commands.core import AsyncScript
 
-from app.adapters.redis.connection import connect, redis_errors, run_script
+from app.adapters.redis.connection import connect, forget_idle, redis_errors, run_script
 from app.adapters.redis.scripts import GIVE_BACK, PROBE, RING, TAKE, LaneKeys
 from app.domain.doorbells import Ring, parse_ring, ring_message
 from app.domain.errors import Invalid, Unavailable
@@ -79,6 +79,10 @@ class RedisDoorbell:
     async def ping(self) -> None:
         """Ask whether a ring would be taken: a replica or a full server answers every PING."""
         await self._run(self._probe)
+
+    async def reconnect(self) -> None:
+        for client in (self._commands, self._waits):
+            await forget_idle(client)
 
     async def close(self) -> None:
         await self.stop_answering()

@@ -98,6 +98,13 @@ class SqsDoorbell:
     async def ping(self) -> None:
         await self._queue.find()
 
+    async def reconnect(self) -> None:
+        """Find the queue through a new client, which resolves names and looks for credentials again.
+
+        The old one is closed at the end: a poll that still waits would lose its bells with it.
+        """
+        await self._queue.open()
+
     async def close(self) -> None:
         """Close, giving back the bells that no caller took. This takes as long as the last poll."""
         await self.stop_answering()
