@@ -1,7 +1,7 @@
 """The server's refusals, in its own words."""
 
 import math
-import time
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
 
@@ -56,12 +56,12 @@ def _of_the_head(response: httpx.Response) -> dict[str, Any]:
     return {
         "status": response.status_code,
         "request_id": response.headers.get("X-Request-ID"),
-        "retry_after": _seconds(response.headers.get("Retry-After")),
+        "retry_after": _seconds(response.headers.get("Retry-After"), date=response.headers.get("Date")),
     }
 
 
-def _seconds(retry_after: str | None) -> float | None:
-    """RFC 9110: seconds, or a date, which proxies like."""
+def _seconds(retry_after: str | None, *, date: str | None) -> float | None:
+    """RFC 9110: seconds, or a date, which proxies like. A date counts from the server's own, because clocks differ."""
     if retry_after is None:
         return None
     try:
@@ -70,6 +70,11 @@ def _seconds(retry_after: str | None) -> float | None:
     except ValueError:
         pass
     try:
-        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except ValueError:
+        return max(0.0, _timestamp(retry_after) - _timestamp(date or ""))
+    except (ValueError, OverflowError):
         return None
+
+
+def _timestamp(date: str) -> float:
+    moment = parsedate_to_datetime(date)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

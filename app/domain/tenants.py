@@ -1,7 +1,7 @@
 """Tenants, which own documents, jobs and keys; callers, who act for a tenant within their scopes; and request rates."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -40,7 +40,7 @@ class Limits:
         return replace(self, **changes)
 
 
-LIMITS = tuple(field.name for field in fields(Limits))
+LIMITS = tuple(each.name for each in fields(Limits))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,8 @@ class Caller:
     """The key's name, or a token's subject."""
     scopes: frozenset[Scope]
     allowance: Allowance
+    admitted_at: datetime = field(compare=False)
+    """The store's time at which the credential was accepted."""
 
     def may(self, scope: Scope) -> bool:
         return not self.scopes.isdisjoint({scope, Scope.ADMIN})

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from app.domain import selftest
-from app.domain.ids import JobId, TenantId, WebhookId, uuid7
+from app.domain.ids import JobId, TenantId, WebhookId
 from app.domain.jobs import Attempt, Job, NewJob
 
 KIND = "webhook"
@@ -109,16 +109,22 @@ def signature(secret: str, *, message_id: str, timestamp: int, body: bytes) -> s
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
-def announcement(webhook_id: WebhookId, job: Job) -> NewJob:
+def announcement(webhook_id: WebhookId, job: Job, *, delivery_id: JobId) -> NewJob:
     """Return the delivery that announces a job's end."""
     return delivery_job(
-        webhook_id, event=f"job.{job.state}", job_id=job.id, data=event_data(job), traceparent=job.traceparent
+        webhook_id,
+        delivery_id=delivery_id,
+        event=f"job.{job.state}",
+        job_id=job.id,
+        data=event_data(job),
+        traceparent=job.traceparent,
     )
 
 
 def delivery_job(
     webhook_id: WebhookId,
     *,
+    delivery_id: JobId,
     event: str,
     data: Mapping[str, object],
     job_id: JobId | None = None,
@@ -128,7 +134,7 @@ def delivery_job(
     if job_id is not None:
         payload["job_id"] = str(job_id)
     return NewJob(
-        id=JobId(uuid7()),
+        id=delivery_id,
         kind=KIND,
         webhook_id=webhook_id,
         payload=payload,

@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -43,6 +43,8 @@ class _OutgoingEvent:
     webhook: Webhook
     delivery: Job
     body: bytes
+    now: datetime
+    """The time of the signature, by the database's clock. Receivers refuse one that is minutes off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,6 @@ class WebhookHandler:
     disabled: Callable[[], object] = lambda: None
     """Called after a webhook was disabled."""
     waits: Sequence[timedelta] = WAITS
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     kind: str = KIND
 
     async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:  # noqa: ARG002 - there are no steps to report
@@ -82,14 +83,13 @@ class WebhookHandler:
             return JobError(code="webhook_disabled", message=f"the webhook is disabled: {webhook.disabled_reason}")
         if delivery is None or (payload.job_id is not None and announced is None):
             return JobError(code="job_gone", message="the job that it announces was deleted")
-        return _OutgoingEvent(webhook=webhook, delivery=delivery, body=_body(payload, delivery, document))
+        return _OutgoingEvent(webhook=webhook, delivery=delivery, body=_body(payload, delivery, document), now=tx.now)
 
     def _headers(self, job: ClaimedJob, event: _OutgoingEvent) -> dict[str, str]:
-        now = self.clock()
-        message_id, timestamp = str(job.lease.job_id), int(now.timestamp())
+        message_id, timestamp = str(job.lease.job_id), int(event.now.timestamp())
         signed = [
             signature(secret, message_id=message_id, timestamp=timestamp, body=event.body)
-            for secret in event.webhook.secrets_at(now)
+            for secret in event.webhook.secrets_at(event.now)
         ]
         return {
             "webhook-id": message_id,

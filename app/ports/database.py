@@ -3,6 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Protocol
+from uuid import UUID
 
 from app.domain.ids import KeyId, TenantId
 from app.domain.keys import ApiKey
@@ -24,8 +25,8 @@ class Database(Protocol):
 class KeyedDatabase(Database, Protocol):
     """A database that can look up API keys."""
 
-    async def presented(self, tenant_id: TenantId, secret_sha256: bytes) -> tuple[ApiKey, Tenant] | None:
-        """Return the tenant's key with that secret, valid or not, and the tenant; None when there is none.
+    async def presented(self, tenant_id: TenantId, secret_sha256: bytes) -> tuple[ApiKey, Tenant, datetime] | None:
+        """Return the tenant's key with that secret, valid or not, the tenant, and the store's time. None without a key.
 
         It takes one round trip, because every request calls it. Raises as `begin` does.
         """
@@ -34,6 +35,19 @@ class KeyedDatabase(Database, Protocol):
 
 class Tx(Protocol):
     """An open transaction, usable until its context is left."""
+
+    @property
+    def now(self) -> datetime:
+        """The time at which the transaction began, by the store's clock.
+
+        It is the time of all that the transaction makes, and the one by which it judges ages and ends. A process's own
+        clock may be wrong, and then differs from that of the others.
+        """
+        ...
+
+    def new_id(self) -> UUID:
+        """Return a UUIDv7 of `now`, after those that the transaction has made before."""
+        ...
 
     @property
     def tenant(self) -> "TenantRow": ...

@@ -59,8 +59,8 @@ class SelftestBench:
     ) -> Job:
         """Commit a job without a ring."""
         payload = {"seconds": seconds, "blob": blob and str(blob)}
-        new = NewJob(id=JobId(uuid7()), kind=selftest.KIND, payload=payload, run_in=run_in)
         async with self.parts.database.begin(tenant or self.tenant) as tx:
+            new = NewJob(id=JobId(tx.new_id()), kind=selftest.KIND, payload=payload, run_in=run_in)
             job = await tx.jobs.add(new)
         assert job is not None, "it has no dedup key"
         return job

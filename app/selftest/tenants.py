@@ -1,6 +1,6 @@
 """The tenants of a selftest: registered before the checks and removed after them, whatever the outcome."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from app.domain import selftest
 from app.domain.ids import TenantId
@@ -82,7 +82,7 @@ async def _is_abandoned(tx: Tx) -> bool:
     tenant = await tx.tenant.get()
     return (
         tenant is not None
-        and datetime.now(UTC) - tenant.created_at > ABANDONED
+        and tx.now - tenant.created_at > ABANDONED
         and all(key.name == selftest.KEY_NAME for key in await tx.keys.all())
         and all(document.media_type == selftest.MEDIA_TYPE for document in await tx.documents.newest(limit=2))
         and all(job.kind == selftest.KIND for job in await tx.jobs.newest())

@@ -193,7 +193,7 @@ async def _enter(tx: Tx, document_id: DocumentId, request: JobRequest) -> tuple[
     waits = request.kind in NEED_TEXT and document.page_count is None
     if waits:
         await _text_to_come(tx, document_id)
-    wanted = new_job(document_id, request, waits=waits)
+    wanted = new_job(JobId(tx.new_id()), document_id, request, waits=waits)
     job = await tx.jobs.add(wanted)
     new = job is not None
     while job is None:

@@ -5,10 +5,10 @@ Names of all tenants come from one published query; everything else is read unde
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from app.domain.errors import Conflict, Forbidden, NotFound, Unauthorized
-from app.domain.ids import KeyId, TenantId, uuid7
+from app.domain.ids import KeyId, TenantId
 from app.domain.keys import EVERYDAY, NOT_VALID, PREFIX, ApiKey, Scope, key_text, new_secret, parse_key, secret_hash
 from app.domain.tenants import Allowance, Caller, Tenant, TenantState
 from app.ports.database import KeyedDatabase, Tx
@@ -54,15 +54,16 @@ class TenantService:
             return await self._token_caller(await self.tokens.read(credential))
         presented = parse_key(credential)
         found = await self.database.presented(presented.tenant_id, presented.secret_sha256)
-        now = datetime.now(UTC)
-        if found is None or not found[0].valid_at(now):
+        if found is None:
             raise Unauthorized(NOT_VALID)
-        key, tenant = found
+        key, tenant, now = found
+        if not key.valid_at(now):
+            raise Unauthorized(NOT_VALID)
         _require_active(tenant)
         if key.last_used_at is None or now - key.last_used_at > TOUCH_EVERY:
             async with self.database.begin(tenant.id) as tx:
                 await tx.keys.touch(key.id)
-        return self._caller(tenant, name=key.name, scopes=key.scopes)
+        return self._caller(tenant, name=key.name, scopes=key.scopes, now=now)
 
     async def create(self, tenant_id: TenantId) -> None:
         async with self.database.begin(tenant_id) as tx:
@@ -112,14 +113,13 @@ class TenantService:
 
         Raises NotFound for an unknown key, Conflict if it is no longer valid.
         """
-        now = datetime.now(UTC)
         async with self.database.begin(tenant_id) as tx:
             old = next((key for key in await tx.keys.all() if key.id == key_id), None)
             if old is None:
                 raise NotFound(f"tenant {tenant_id} has no key {key_id}")
-            if not old.valid_at(now):
+            if not old.valid_at(tx.now):
                 raise Conflict(f"key {key_id} is revoked or has expired; make a new one with `daira key create`")
-            await tx.keys.expire(key_id, at=now + overlap)
+            await tx.keys.expire(key_id, at=tx.now + overlap)
             lifetime = None if old.expires_at is None else old.expires_at - old.created_at
             return await _add_key(tx, tenant_id, name=old.name, scopes=old.scopes, expires_in=lifetime)
 
@@ -135,13 +135,14 @@ class TenantService:
     async def _token_caller(self, token: VerifiedToken) -> Caller:
         async with self.database.begin(token.tenant_id) as tx:
             tenant = await tx.tenant.get()
-        if tenant is None:
+        if tenant is None or not token.valid_at(tx.now):
             raise Unauthorized(NOT_VALID)
         _require_active(tenant)
-        return self._caller(tenant, name=token.name, scopes=token.scopes)
+        return self._caller(tenant, name=token.name, scopes=token.scopes, now=tx.now)
 
-    def _caller(self, tenant: Tenant, *, name: str, scopes: frozenset[Scope]) -> Caller:
-        return Caller(tenant_id=tenant.id, name=name, scopes=scopes, allowance=self.allowance.with_own(tenant.limits))
+    def _caller(self, tenant: Tenant, *, name: str, scopes: frozenset[Scope], now: datetime) -> Caller:
+        allowance = self.allowance.with_own(tenant.limits)
+        return Caller(tenant_id=tenant.id, name=name, scopes=scopes, allowance=allowance, admitted_at=now)
 
 
 def _require_active(tenant: Tenant) -> None:
@@ -152,16 +153,16 @@ def _require_active(tenant: Tenant) -> None:
 async def _add_key(
     tx: Tx, tenant_id: TenantId, *, name: str, scopes: frozenset[Scope], expires_in: timedelta | None
 ) -> str:
-    now, secret = datetime.now(UTC), new_secret()
+    secret = new_secret()
     await tx.keys.add(
         ApiKey(
-            id=KeyId(uuid7()),
+            id=KeyId(tx.new_id()),
             tenant_id=tenant_id,
             name=name,
             secret_sha256=secret_hash(secret),
             scopes=scopes,
-            created_at=now,
-            expires_at=None if expires_in is None else now + expires_in,
+            created_at=tx.now,
+            expires_at=None if expires_in is None else tx.now + expires_in,
         )
     )
     return key_text(tenant_id, secret)

@@ -8,7 +8,8 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from time import monotonic
 
 import structlog
 
@@ -45,7 +46,7 @@ class ReceivedBlob:
     size: int
     sha256: str
     begun_at: datetime
-    """A time before the first byte was stored."""
+    """A time of the database's clock, before the first byte was stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +73,16 @@ class UploadService:
     llm: bool
     """True if a language model is configured."""
 
-    async def receive(self, tenant_id: TenantId, chunks: AsyncIterator[bytes], *, max_bytes: int) -> ReceivedBlob:
+    async def receive(
+        self, tenant_id: TenantId, chunks: AsyncIterator[bytes], *, max_bytes: int, begun_at: datetime
+    ) -> ReceivedBlob:
         """Store the bytes while counting and hashing them. Leaves nothing behind if it raises.
 
         Raises TooLarge beyond the limit, Invalid for an empty file and for one that takes too long. Raises Unsupported
         after the first bytes or, for a container format, after the last.
         """
-        document_id, begun_at = DocumentId(uuid7()), datetime.now(UTC)
-        meter = UploadStream(chunks, limit=max_bytes, begun_at=begun_at)
+        document_id = DocumentId(uuid7())
+        meter = UploadStream(chunks, limit=max_bytes)
         await meter.begin()
         await self.blobs.put(blob_key(tenant_id, document_id), meter.stream())
         return ReceivedBlob(
@@ -109,19 +112,19 @@ class UploadService:
         """
         check_kinds(requests, llm=self.llm)
         check_languages(language, requests, installed=self.languages())
-        refuse_late(received.begun_at)
-        document = Document(
-            id=received.document_id,
-            tenant_id=received.tenant_id,
-            filename=filename,
-            media_type=received.media_type,
-            size=received.size,
-            sha256=received.sha256,
-            language=language,
-            metadata=metadata,
-            created_at=datetime.now(UTC),
-        )
-        async with self.database.begin(document.tenant_id) as tx:
+        async with self.database.begin(received.tenant_id) as tx:
+            refuse_late(tx.now - received.begun_at)
+            document = Document(
+                id=received.document_id,
+                tenant_id=received.tenant_id,
+                filename=filename,
+                media_type=received.media_type,
+                size=received.size,
+                sha256=received.sha256,
+                language=language,
+                metadata=metadata,
+                created_at=tx.now,
+            )
             accepted, new = await _enter_idempotently(tx, document, requests, once=once)
             if new:
                 await refuse_beyond_queue_limit(max_queued, tx)
@@ -146,10 +149,10 @@ class UploadService:
 class UploadStream:
     """Passes a stream on while it counts and hashes it and finds its type: from the content, never from the name."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], *, limit: int, begun_at: datetime) -> None:
+    def __init__(self, chunks: AsyncIterator[bytes], *, limit: int) -> None:
         self._chunks = chunks
         self._limit = limit
-        self._begun_at = begun_at
+        self._began = monotonic()
         self._head = b""
         self.media_type = ""
         """The type that was found; empty until the whole stream has passed."""
@@ -178,15 +181,15 @@ class UploadStream:
         self.size += len(chunk)
         if self.size > self._limit:
             raise TooLarge(f"the file has more than {self._limit:,} bytes, this tenant's limit")
-        refuse_late(self._begun_at)
+        refuse_late(timedelta(seconds=monotonic() - self._began))
         self.digest.update(chunk)
         self._sniffer.feed(chunk)
         return chunk
 
 
-def refuse_late(begun_at: datetime) -> None:
+def refuse_late(taken: timedelta) -> None:
     """Raise Invalid after `ACCEPTED_WITHIN`: the purge could take the bytes for an orphan's before their row exists."""
-    if datetime.now(UTC) - begun_at > ACCEPTED_WITHIN:
+    if taken > ACCEPTED_WITHIN:
         hours = ACCEPTED_WITHIN.total_seconds() / 3600
         raise Invalid(
             f"the upload took more than {hours:.0f} hours; send it again over a faster connection", pointer="/file"
@@ -265,20 +268,20 @@ async def _add_jobs(tx: Tx, document: Document, requests: Sequence[JobRequest]) 
         kind = requests[needing.index(True)].kind
         raise Invalid(f"{kind} needs the document's text; request {TEXT_KIND} too", pointer="/jobs")
     jobs = [
-        await tx.jobs.add(new_job(document.id, request, waits=request.kind in NEED_TEXT))
+        await tx.jobs.add(new_job(JobId(tx.new_id()), document.id, request, waits=request.kind in NEED_TEXT))
         for request in sorted(requests, key=lambda request: request.kind in NEED_TEXT)
     ]
     return [job for job in jobs if job]
 
 
-def new_job(document_id: DocumentId, request: JobRequest, *, waits: bool = False) -> NewJob:
+def new_job(job_id: JobId, document_id: DocumentId, request: JobRequest, *, waits: bool = False) -> NewJob:
     """Return a job for the request; equal requests for a document have equal dedup keys.
 
     With `waits` it is put off until the document's text is there, at most by `WAIT_FOR_TEXT`.
     """
     canonical = json.dumps(request.payload, sort_keys=True, separators=(",", ":"))
     return NewJob(
-        id=JobId(uuid7()),
+        id=job_id,
         kind=request.kind,
         document_id=document_id,
         payload=request.payload,

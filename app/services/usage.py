@@ -1,12 +1,12 @@
 """A tenant's usage by day; the rows of each past day are folded into one."""
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, timedelta
 
 from app.domain.errors import Invalid
 from app.domain.ids import TenantId
 from app.domain.usage import LONGEST, USUAL, DailyUsage, each_day
-from app.ports.database import Database
+from app.ports.database import Database, Tx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,14 +15,18 @@ class UsageService:
 
     async def by_day(self, tenant_id: TenantId, *, first: date | None, last: date | None) -> list[DailyUsage]:
         """Return every day of the range, in UTC; by default the last 30 days. Raises Invalid for a bad range."""
-        first, last = _days(first, last, today=datetime.now(UTC).date())
         async with self.database.begin(tenant_id) as tx:
+            first, last = _days(first, last, today=_today(tx))
             used = await tx.usage.by_day(first, last)
         return each_day(used, first=first, last=last)
 
     async def fold(self, tenant_id: TenantId) -> int:
         async with self.database.begin(tenant_id) as tx:
-            return await tx.usage.fold(before=datetime.now(UTC).date())
+            return await tx.usage.fold(before=_today(tx))
+
+
+def _today(tx: Tx) -> date:
+    return tx.now.astimezone(UTC).date()
 
 
 def _days(first: date | None, last: date | None, *, today: date) -> tuple[date, date]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from app.domain.doorbells import Ring
 from app.domain.errors import Conflict, NotFound
-from app.domain.ids import JobId, TenantId, WebhookId, uuid7
+from app.domain.ids import JobId, TenantId, WebhookId
 from app.domain.jobs import Job
 from app.domain.webhooks import KIND, MOST, TEST, DeliveryRecord, Event, Webhook, delivery_job, new_secret
 from app.ports.database import Database, Tx
@@ -26,18 +26,17 @@ class WebhookService:
     async def add(self, tenant_id: TenantId, *, url: str, events: Collection[Event], description: str) -> Webhook:
         """Add a webhook. Raises Invalid for an address that is not allowed, Conflict at the limit of webhooks."""
         await self.sender.check(url)
-        now = datetime.now(UTC)
-        webhook = Webhook(
-            id=WebhookId(uuid7()),
-            tenant_id=tenant_id,
-            url=url,
-            events=frozenset(events),
-            description=description,
-            secret=new_secret(),
-            created_at=now,
-            healthy_at=now,
-        )
         async with self.database.begin(tenant_id) as tx:
+            webhook = Webhook(
+                id=WebhookId(tx.new_id()),
+                tenant_id=tenant_id,
+                url=url,
+                events=frozenset(events),
+                description=description,
+                secret=new_secret(),
+                created_at=tx.now,
+                healthy_at=tx.now,
+            )
             await tx.tenant.lock()
             if len(await tx.webhooks.newest(limit=MOST)) == MOST:
                 raise Conflict(f"a tenant has at most {MOST} webhooks; delete one that is no longer needed")
@@ -77,7 +76,10 @@ class WebhookService:
             if webhook.disabled_at is not None:
                 raise Conflict(f"the webhook is disabled: {webhook.disabled_reason}; enable it first")
             data = {"webhook_id": str(webhook_id)}
-            job = await tx.jobs.add(delivery_job(webhook_id, event=TEST, data=data, traceparent=current.get()))
+            delivery = delivery_job(
+                webhook_id, delivery_id=JobId(tx.new_id()), event=TEST, data=data, traceparent=current.get()
+            )
+            job = await tx.jobs.add(delivery)
         assert job is not None
         await self.ringing.ring([(KIND, Ring(tenant_id, job.id))])
         return job

@@ -8,9 +8,9 @@ import pytest
 from app.domain.ids import TenantId
 from app.domain.jobs import MAX_EXPIRIES, Job, JobState
 from app.domain.webhooks import KIND as WEBHOOK
-from app.domain.webhooks import TRIES, Event, delivery_job, event_data
+from app.domain.webhooks import TRIES, Event, event_data
 from tests.conformance.caps_suite import capped
-from tests.support.rig import LEASE, SECOND, Rig, done, fail, release, retry, ring_of, snooze
+from tests.support.rig import LEASE, SECOND, Rig, done, fail, new_delivery, release, retry, ring_of, snooze
 
 
 async def deliveries(rig: Rig, tenant: TenantId) -> list[Job]:
@@ -135,7 +135,7 @@ class AnnouncementsSuite:
         job = await rig.enqueue(tenant, kind="selftest")
         await finish(rig, job)
         async with rig.database.begin(tenant) as tx:
-            sent = await tx.jobs.add(delivery_job(webhook.id, event="webhook.test", data={}))
+            sent = await tx.jobs.add(new_delivery(webhook.id, event="webhook.test", data={}))
         assert sent is not None
         await give_up(rig, sent)
         assert [made.id for made in await deliveries(rig, tenant)] == [sent.id]

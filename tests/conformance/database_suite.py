@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 
@@ -20,6 +22,11 @@ from tests.support.rig import (
     new_job,
     new_key,
 )
+
+
+async def ids_of(rig: Rig, tenant: TenantId) -> list[UUID]:
+    async with rig.database.begin(tenant) as tx:
+        return [tx.new_id() for _ in range(50)]
 
 
 class Boom(Exception):
@@ -72,6 +79,26 @@ async def remove_and_fail(rig: Rig, tenant: TenantId) -> None:
 
 
 class DatabaseSuite:
+    async def test_a_transactions_time_is_the_stores_and_the_time_of_what_it_makes(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        async with rig.database.begin(tenant) as tx:
+            job = await tx.jobs.add(new_job())
+            assert job is not None
+            assert job.created_at == tx.now
+            assert abs(tx.now - datetime.now(UTC)) < timedelta(minutes=1)
+            first = tx.now
+        async with rig.database.begin(tenant) as later:
+            assert later.now >= first
+
+    async def test_ids_have_the_time_of_their_transaction_and_keep_their_order(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        made = [identity for _ in range(3) for identity in await ids_of(rig, tenant)]
+        assert made == sorted(set(made))
+        assert {identity.version for identity in made} == {7}
+        async with rig.database.begin(tenant) as tx:
+            milliseconds = int(tx.now.timestamp() * 1000)
+            assert abs((tx.new_id().int >> 80) - milliseconds) <= 1
+
     async def test_leaving_the_context_commits(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         document = new_document(tenant)

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from app.domain.ids import JobId, TenantId, WebhookId, uuid7
-from app.domain.webhooks import Event, Webhook, delivery_job, new_secret
-from tests.support.rig import SECOND, Rig, new_webhook
+from app.domain.webhooks import Event, Webhook, new_secret
+from tests.support.rig import SECOND, Rig, new_delivery, new_webhook
 
 DAY = timedelta(days=1)
 MINUTE = timedelta(minutes=1)
@@ -108,9 +108,9 @@ class WebhooksSuite:
         tenant = await rig.tenant()
         one, other = await rig.webhook(tenant), await rig.webhook(tenant)
         await rig.enqueue(tenant)
-        made = [delivery_job(one.id, event="webhook.test", data={}) for _ in range(3)]
+        made = [new_delivery(one.id, event="webhook.test", data={}) for _ in range(3)]
         async with rig.database.begin(tenant) as tx:
-            for job in (*made, delivery_job(other.id, event="webhook.test", data={})):
+            for job in (*made, new_delivery(other.id, event="webhook.test", data={})):
                 assert await tx.jobs.add(job) is not None
             await tx.webhooks.remove(one.id)
             found = await tx.webhooks.deliveries(one.id, limit=2)

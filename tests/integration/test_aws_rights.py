@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import AsyncIterator, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiobotocore.client
@@ -125,7 +125,9 @@ async def test_the_web_has_what_it_asks_for(settings: Settings, asked: set[str])
         assert b"".join([chunk async for chunk in web.outputs.part(document, start=0, end=3)])
         await uploaded(web, b"%PDF-1.7 " + bytes(9 * 2**20))
         with pytest.raises(TooLarge):
-            await web.uploads.receive(ACME, chunks(b"%PDF-1.7 " + bytes(20 * 2**20)), max_bytes=19 * 2**20)
+            await web.uploads.receive(
+                ACME, chunks(b"%PDF-1.7 " + bytes(20 * 2**20)), max_bytes=19 * 2**20, begun_at=datetime.now(UTC)
+            )
         await web.documents.remove(ACME, document.id)
     assert asked == granted("WebRole")
 
@@ -165,7 +167,7 @@ async def queues(settings: Settings, asked: set[str]) -> None:
 
 
 async def uploaded(web: Runtime, content: bytes) -> Any:
-    received = await web.uploads.receive(ACME, chunks(content), max_bytes=2**30)
+    received = await web.uploads.receive(ACME, chunks(content), max_bytes=2**30, begun_at=datetime.now(UTC))
     accepted = await web.uploads.accept(
         received,
         filename="a.pdf",

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ async def content(number: int) -> AsyncIterator[bytes]:
 
 async def upload(uploads: UploadService, tenant: TenantId, number: int, *, limit: int, jobs: int = 1) -> str:
     """As the route does it: what is refused is discarded."""
-    received = await uploads.receive(tenant, content(number), max_bytes=1000)
+    received = await uploads.receive(tenant, content(number), max_bytes=1000, begun_at=datetime.now(UTC))
     requests = [JobRequest(kind="ocr", payload={"n": n}) for n in range(jobs)]
     try:
         await uploads.accept(
@@ -187,7 +188,7 @@ async def test_erasing_a_tenant_in_the_middle_of_its_uploads_leaves_nothing(
     lease = await rig.lease(await rig.enqueue(tenant))
 
     async def uploading(number: int) -> str:
-        received = await uploads.receive(tenant, content(number), max_bytes=1000)
+        received = await uploads.receive(tenant, content(number), max_bytes=1000, begun_at=datetime.now(UTC))
         try:
             await uploads.accept(received, filename="a", language="eng", metadata={}, requests=[OCR], max_queued=10)
         except (NotFound, TooMany) as refused:

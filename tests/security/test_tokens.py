@@ -7,6 +7,7 @@ import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -241,10 +242,19 @@ async def test_places_that_a_token_names_are_never_asked(tokens: OidcTokenVerifi
 
 async def test_clocks_may_differ_by_less_than_a_minute(tokens: OidcTokenVerifier, issuer: TestIssuer) -> None:
     now = int(time.time())
-    assert (await tokens.read(issuer.token(exp=now - 10, nbf=now + 10))).tenant_id == ACME
-    for off in (issuer.token(exp=now - 61), issuer.token(nbf=now + 61)):
-        with pytest.raises(Unauthorized):
-            await tokens.read(off)
+    moment = datetime.fromtimestamp(now, UTC)
+    assert (await tokens.read(issuer.token(exp=now - 10, nbf=now + 10))).valid_at(moment)
+    for off in (issuer.token(exp=now - 61), issuer.token(nbf=now + 61), issuer.token(iat=now + 61)):
+        assert not (await tokens.read(off)).valid_at(moment)
+
+
+@pytest.mark.parametrize("claim", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize("value", ["soon", [], {}, float("inf"), float("nan")])
+async def test_a_time_that_is_none_is_refused(
+    tokens: OidcTokenVerifier, issuer: TestIssuer, claim: str, value: Any
+) -> None:
+    with pytest.raises(Unauthorized):
+        await tokens.read(issuer.token(**{claim: value}))
 
 
 async def test_keys_are_fetched_once_and_again_after_ten_minutes(

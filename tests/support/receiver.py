@@ -24,6 +24,8 @@ class Receiver(Loopback):
     log: list[Request] = field(default_factory=list)
     sent: int = 0
     """Bytes of flooding answers that were taken."""
+    date: str = ""
+    """The `Date` of its answers, if any."""
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     """Those who `wait` are answered when it is set."""
 
@@ -68,7 +70,7 @@ class Receiver(Loopback):
                 await _say(writer, b"HTTP/1.1 204 Fine\r\nConnection: close\r\n\r\n")
             case status:
                 header = f"Location: {value}\r\n" if status.startswith("3") else f"Retry-After: {value}\r\n"
-                told = header if value else ""
+                told = (header if value else "") + (f"Date: {self.date}\r\n" if self.date else "")
                 await _say(
                     writer, f"HTTP/1.1 {status} So\r\n{told}Content-Length: 0\r\nConnection: close\r\n\r\n".encode()
                 )

@@ -1,6 +1,7 @@
 """An empty store for one test, how time passes in it, and the steps that the tests share."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -18,9 +19,9 @@ from app.domain.leases import BeatResult, ClaimedJob, ClaimResult, Lease, LeaseB
 from app.domain.llm.kept_answers import KeptAnswer
 from app.domain.pages import Page, Source, Word
 from app.domain.tenants import TenantState
-from app.domain.webhooks import Event, Webhook
+from app.domain.webhooks import Event, Webhook, delivery_job
 from app.domain.webhooks import new_secret as new_webhook_secret
-from app.ports.database import KeyedDatabase
+from app.ports.database import Database, KeyedDatabase
 from app.ports.leases import Leases, Sweeps
 
 LEASE = timedelta(seconds=60)
@@ -163,6 +164,24 @@ def ring_of(job: Job) -> Ring:
 def new_job(**fields: Any) -> NewJob:
     defaults: dict[str, Any] = {"id": JobId(uuid7()), "kind": KIND, "payload": {}}
     return NewJob(**defaults | fields)
+
+
+def new_delivery(webhook_id: WebhookId, **fields: Any) -> NewJob:
+    return delivery_job(webhook_id, delivery_id=JobId(uuid7()), **fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherTime:
+    """A database whose clock shows another time to those who ask a transaction for it."""
+
+    database: Database
+    now: Callable[[], datetime]
+
+    @asynccontextmanager
+    async def begin(self, tenant_id: TenantId) -> AsyncIterator[Any]:
+        async with self.database.begin(tenant_id) as tx:
+            setattr(tx, "now", self.now())  # noqa: B010 - the port's is read-only
+            yield tx
 
 
 def new_document(tenant: TenantId, **fields: Any) -> Document:

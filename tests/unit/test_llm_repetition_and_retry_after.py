@@ -31,6 +31,7 @@ def date(seconds: float) -> str:
         ({"retry-after": "7"}, "try again in 3s", 7),
         ({"retry-after": date(45), "date": date(0)}, "", 45),
         ({"retry-after": date(-45), "date": date(0)}, "", 0),
+        ({"retry-after": date(45)}, "", None),
         ({"retry-after": "Wed, 01 May 2024 12:00:00 -9999"}, "", None),
         ({"retry-after": "inf"}, "", None),
         ({"retry-after": "1e999"}, "", None),

@@ -10,9 +10,8 @@ from app.domain.errors import Conflict, NotFound, TooMany
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
 from app.domain.jobs import Job, JobState
 from app.domain.webhooks import KIND as WEBHOOK
-from app.domain.webhooks import delivery_job
 from app.services.jobs import JobService
-from tests.support.rig import Rig, done, fail, new_job, ring_of
+from tests.support.rig import Rig, done, fail, new_delivery, new_job, ring_of
 from tests.unit.bench import Bench
 from tests.unit.served import Served, served
 from tests.unit.test_jobs_service import MANY, service
@@ -55,7 +54,7 @@ async def test_a_delivery_is_sent_again_also_when_it_was_done(rig: Rig, jobs: Jo
     tenant = await rig.tenant()
     webhook = await rig.webhook(tenant)
     async with rig.database.begin(tenant) as tx:
-        job = await tx.jobs.add(delivery_job(webhook.id, event="webhook.test", data={}))
+        job = await tx.jobs.add(new_delivery(webhook.id, event="webhook.test", data={}))
     assert job is not None
     assert job.kind == WEBHOOK
     assert await rig.settle(done(await rig.lease(job)))

@@ -34,7 +34,9 @@ async def test_an_issued_key_is_accepted_as_its_tenants(tenants: TenantService) 
     await tenants.create(ACME)
     credential = await tenants.issue_key(ACME, name="a key")
     caller = await tenants.authenticate(credential)
-    assert caller == Caller(tenant_id=ACME, name="a key", scopes=EVERYDAY, allowance=ALLOWANCE)
+    assert caller == Caller(
+        tenant_id=ACME, name="a key", scopes=EVERYDAY, allowance=ALLOWANCE, admitted_at=caller.admitted_at
+    )
     (key,) = await tenants.keys(ACME)
     assert (key.name, key.scopes, key.expires_at, key.revoked_at) == ("a key", EVERYDAY, None, None)
     assert key.secret_sha256 == parse_key(credential).secret_sha256
@@ -195,8 +197,9 @@ async def test_without_an_overlap_the_old_key_is_refused_at_once(tenants: Tenant
     assert (await tenants.authenticate(new)).tenant_id == ACME
 
 
-async def test_after_the_overlap_the_old_key_is_refused(tenants: TenantService) -> None:
-    old, _ = await rotated(tenants, timedelta(microseconds=1))
+async def test_after_the_overlap_the_old_key_is_refused(tenants: TenantService, rig: Rig) -> None:
+    old, _ = await rotated(tenants, SECOND)
+    await rig.advance(SECOND)
     await refused(tenants, old)
 
 

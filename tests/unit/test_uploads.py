@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from os import urandom
 from typing import Any
@@ -54,7 +54,7 @@ class Desk:
         )
 
     async def receive(self, tenant: TenantId, chunks: AsyncIterator[bytes]) -> ReceivedBlob:
-        return await self.uploads.receive(tenant, chunks, max_bytes=self.max_bytes)
+        return await self.uploads.receive(tenant, chunks, max_bytes=self.max_bytes, begun_at=datetime.now(UTC))
 
     async def accept(self, received: ReceivedBlob, *requests: JobRequest, **fields: Any) -> AcceptedUpload:
         described: dict[str, Any] = {
@@ -134,7 +134,7 @@ async def test_the_bytes_come_before_the_transaction_and_the_bell_after_its_comm
 
     desk = Desk(rig, doorbell=Watching())
     uploads = desk.through(WatchedDatabase(), desk.blobs)
-    received = await uploads.receive(tenant, chunks(PDF), max_bytes=1_000_000)
+    received = await uploads.receive(tenant, chunks(PDF), max_bytes=1_000_000, begun_at=datetime.now(UTC))
     assert seen == []
     await uploads.accept(received, filename="a", language="eng", metadata={}, requests=[OCR], max_queued=10_000)
     assert seen == ["transaction, 1 blob", "bell, job queued"]
@@ -309,7 +309,7 @@ async def test_bytes_that_can_not_be_stored_leave_no_rows(rig: Rig) -> None:
     tenant, desk = await rig.tenant(), Desk(rig)
     uploads = desk.through(rig.database, Away(desk.blobs, put=1))
     with pytest.raises(Exception, match="away"):
-        await uploads.receive(tenant, chunks(PDF), max_bytes=1_000_000)
+        await uploads.receive(tenant, chunks(PDF), max_bytes=1_000_000, begun_at=datetime.now(UTC))
     assert await desk.counts(tenant) == (0, 0, 0)
 
 

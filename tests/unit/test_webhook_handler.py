@@ -19,12 +19,12 @@ from app.domain.jobs import AttemptOutcome, Job, JobState
 from app.domain.leases import ClaimedJob
 from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze, settlement
 from app.domain.webhooks import KIND as WEBHOOK
-from app.domain.webhooks import LONGEST_WAIT, WAITS, Event, Webhook, delivery_job, new_secret
+from app.domain.webhooks import LONGEST_WAIT, WAITS, Event, Webhook, new_secret
 from app.handlers.webhook import LARGEST_METADATA, WebhookHandler
 from app.handlers.webhook_slots import LONGEST_WAIT as LONGEST_SNOOZE
 from app.handlers.webhook_slots import EndpointBusy, EndpointSlots
 from tests.support.receiver import Receiver, receiving
-from tests.support.rig import SECOND, Rig, done, fail, new_webhook
+from tests.support.rig import SECOND, OtherTime, Rig, done, fail, new_delivery, new_webhook
 from tests.unit.bench import a_hold
 
 DAY = timedelta(days=1)
@@ -129,7 +129,7 @@ async def test_metadata_that_would_make_the_delivery_large_is_left_out(desk: Des
 async def test_every_try_has_the_same_id_and_bytes_and_a_time_of_its_own(desk: Desk) -> None:
     """Also after a retry of the job, and with a replay: what is told is how it was when it ended."""
     now = datetime.now(UTC)
-    desk.handler = replace(desk.handler, clock=lambda: now)
+    desk.handler = replace(desk.handler, database=OtherTime(database=desk.rig.database, now=lambda: now))
     job = await desk.rig.enqueue(desk.tenant)
     assert await desk.rig.settle(fail(await desk.rig.lease(job)))
     (sent,) = await desk.deliveries()
@@ -169,7 +169,7 @@ async def test_whatever_part_of_a_delivery_is_altered_the_library_refuses_it(des
 @pytest.mark.threat(63)
 async def test_a_delivery_that_is_replayed_later_by_somebody_else_is_refused(desk: Desk) -> None:
     long_ago = datetime.now(UTC) - timedelta(minutes=10)
-    desk.handler = replace(desk.handler, clock=lambda: long_ago)
+    desk.handler = replace(desk.handler, database=OtherTime(database=desk.rig.database, now=lambda: long_ago))
     await desk.run(await desk.delivery())
     with pytest.raises(WebhookVerificationError, match="too old"):
         desk.verified()
@@ -185,7 +185,7 @@ async def test_during_the_overlap_both_secrets_verify_and_afterwards_the_new_one
     assert desk.verified(secret) == desk.verified(desk.webhook.secret)
     overlap_ends = rotated.previous_until
     assert overlap_ends is not None
-    desk.handler = replace(desk.handler, clock=lambda: overlap_ends)
+    desk.handler = replace(desk.handler, database=OtherTime(database=desk.rig.database, now=lambda: overlap_ends))
     await desk.run(await desk.delivery())
     signed = desk.receiver.last.headers["webhook-signature"]
     assert len(signed.split()) == 1
@@ -293,8 +293,8 @@ async def test_a_delivery_that_names_another_tenants_webhook_or_job_sends_nothin
     theirs = await desk.rig.webhook(bolt, url=desk.receiver.url)
     their_job = await desk.rig.enqueue(bolt)
     forged = [
-        delivery_job(theirs.id, event="job.done", data={}),
-        delivery_job(desk.webhook.id, event="job.done", data={}, job_id=their_job.id),
+        new_delivery(theirs.id, event="job.done", data={}),
+        new_delivery(desk.webhook.id, event="job.done", data={}, job_id=their_job.id),
     ]
     for new in forged:
         async with desk.rig.database.begin(desk.tenant) as tx:
@@ -329,7 +329,7 @@ async def test_a_slow_receiver_has_a_share_of_the_slots_and_others_are_served_me
         other = new_webhook(desk.tenant, url=quick.url, events=frozenset({Event.JOB_FAILED}))
         async with desk.rig.database.begin(desk.tenant) as tx:
             await tx.webhooks.add(other)
-            job = await tx.jobs.add(delivery_job(other.id, event="webhook.test", data={}))
+            job = await tx.jobs.add(new_delivery(other.id, event="webhook.test", data={}))
         assert job is not None
         assert isinstance(await desk.run(job), Done)
     desk.receiver.gate.set()

@@ -306,7 +306,12 @@ async def test_what_a_receiver_asks_for_is_read_in_seconds_and_as_a_date(
     receiver: Receiver, behaviour: str, wait: timedelta | None
 ) -> None:
     receiver.script(behaviour)
-    sender = HttpWebhookSender(
-        TargetResolver(allow_private=True, allow_http=True), clock=lambda: SOON - timedelta(hours=1)
-    )
-    assert await sent(sender, receiver.url) == WebhookResponse(status=int(behaviour[:3]), retry_after=wait)
+    receiver.date = format_datetime(SOON - timedelta(hours=1), usegmt=True)
+    answer = await sent(a_sender(allow_private=True), receiver.url)
+    assert answer == WebhookResponse(status=int(behaviour[:3]), retry_after=wait)
+
+
+async def test_a_date_of_a_receiver_that_does_not_say_what_time_it_is_asks_for_nothing(receiver: Receiver) -> None:
+    """Our own clock may be wrong."""
+    receiver.script(f"429:{format_datetime(SOON, usegmt=True)}")
+    assert await sent(a_sender(allow_private=True), receiver.url) == WebhookResponse(status=429, retry_after=None)

@@ -40,9 +40,9 @@ def _scaled(value: str | None, scale: float) -> float | None:
 
 
 def _until(value: str | None, now: str | None) -> float | None:
-    """Seconds until a date, by the server's own clock if it sends its time, because ours may be wrong."""
-    then = _date(value)
-    return None if then is None else (then - (_date(now) or datetime.now(UTC))).total_seconds()
+    """Seconds until a date, by the server's own clock. None if it does not send its time: ours may be wrong."""
+    then, sent = _date(value), _date(now)
+    return None if then is None or sent is None else (then - sent).total_seconds()
 
 
 def _date(value: str | None) -> datetime | None:

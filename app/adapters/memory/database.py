@@ -139,6 +139,10 @@ class MemoryTx:
 
     def __init__(self, session: MemorySession) -> None:
         self._session = session
+        self.now = session.now()
+
+    def new_id(self) -> UUID:
+        return self._session.reading().ids.at(self.now)
 
     @cached_property
     def tenant(self) -> TenantRow:
@@ -198,7 +202,7 @@ class MemoryDatabase:
             finally:
                 session.close()
 
-    async def presented(self, tenant_id: TenantId, secret_sha256: bytes) -> tuple[ApiKey, Tenant] | None:
+    async def presented(self, tenant_id: TenantId, secret_sha256: bytes) -> tuple[ApiKey, Tenant, datetime] | None:
         tables = self._store.tables(ids.tenant_id(tenant_id))
         key = with_secret(tables.keys, secret_sha256)
-        return (key, tables.tenant) if key and tables.tenant else None
+        return (key, tables.tenant, self._store.now()) if key and tables.tenant else None

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from app.domain.documents import Document
 from app.domain.errors import NotFound
 from app.domain.idempotency import KeptResponse
-from app.domain.ids import DocumentId, JobId, KeyId, TenantId, WebhookId
+from app.domain.ids import DocumentId, JobId, KeyId, OrderedIds, TenantId, WebhookId
 from app.domain.jobs import Attempt, Job
 from app.domain.keys import ApiKey
 from app.domain.llm.kept_answers import KeptAnswer
@@ -62,6 +62,8 @@ class TenantTables:
     webhooks: dict[WebhookId, Webhook] = field(default_factory=dict)
     idempotency_keys: dict[str, IdempotencyRow] = field(default_factory=dict)
     usage: tuple[DailyUsage, ...] = ()
+    ids: OrderedIds = field(default_factory=OrderedIds)
+    """Shared by all copies. The clock may stand still in a test, and a later transaction's ids must be greater."""
 
     def copy(self) -> "TenantTables":
         return TenantTables(
@@ -78,6 +80,7 @@ class TenantTables:
             webhooks=dict(self.webhooks),
             idempotency_keys=dict(self.idempotency_keys),
             usage=self.usage,
+            ids=self.ids,
         )
 
     def commit_after(self, before: "TenantTables") -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from app.adapters.memory.store import JobRow, TenantTables
 from app.domain.doorbells import Ring
-from app.domain.ids import TenantId
+from app.domain.ids import JobId, TenantId
 from app.domain.jobs import (
     APART,
     CANCELLED,
@@ -147,7 +147,10 @@ def announce(tables: TenantTables, job: Job, *, now: datetime) -> list[tuple[str
     if not job.state.terminal or job.kind in SILENT:
         return []
     listening = [w for w in tables.webhooks.values() if w.disabled_at is None and f"job.{job.state}" in w.events]
-    deliveries = [queued(announcement(webhook.id, job), tenant=job.tenant_id, now=now) for webhook in listening]
+    deliveries = [
+        queued(announcement(webhook.id, job, delivery_id=JobId(tables.ids.at(now))), tenant=job.tenant_id, now=now)
+        for webhook in listening
+    ]
     tables.jobs.update((row.job.id, row) for row in deliveries)
     return [(WEBHOOK, Ring(job.tenant_id, row.job.id)) for row in deliveries]
 

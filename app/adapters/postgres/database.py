@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from functools import cached_property
+from uuid import UUID
 
 import asyncpg
 from sqlalchemy import text
@@ -21,21 +23,27 @@ from app.adapters.postgres.tenants import PostgresApiKeys, PostgresTenantRow
 from app.adapters.postgres.usage import PostgresUsage
 from app.adapters.postgres.webhooks import PostgresWebhooks
 from app.domain import ids
-from app.domain.ids import TenantId
+from app.domain.ids import OrderedIds, TenantId
 from app.domain.keys import ApiKey, Scope
 from app.domain.tenants import Limits, Tenant, TenantState
 
 # Local to the transaction. SQLAlchemy's pool resets no setting, so any other form would reach the next caller.
-CLAMP = text("select set_config('app.tenant_id', :tenant, true)")
-PRESENTED = "select * from daira.presented_key($1, $2)"
+# The time comes with it, so that it costs no round trip of its own.
+CLAMP = text("select set_config('app.tenant_id', :tenant, true), now()")
+PRESENTED = "select *, now() as now from daira.presented_key($1, $2)"
 """Sets the clamp itself, as its first step, and is a transaction of its own."""
 
 
 class PostgresTx:
     """An open transaction. Each repository is made when it is first used, because most transactions use two of them."""
 
-    def __init__(self, clamped: ClampedConnection) -> None:
+    def __init__(self, clamped: ClampedConnection, *, now: datetime) -> None:
         self._clamped = clamped
+        self.now = now
+        self._ids = OrderedIds()
+
+    def new_id(self) -> UUID:
+        return self._ids.at(self.now)
 
     @cached_property
     def tenant(self) -> PostgresTenantRow:
@@ -90,17 +98,19 @@ class PostgresDatabase:
     async def begin(self, tenant_id: TenantId) -> AsyncIterator[PostgresTx]:
         tenant_id = ids.tenant_id(tenant_id)
         async with self._engine.begin() as connection:
-            await connection.execute(CLAMP, {"tenant": tenant_id})
+            _, now = (await connection.execute(CLAMP, {"tenant": tenant_id})).one()
             clamped = ClampedConnection(connection, tenant_id)
             try:
-                yield PostgresTx(clamped)
+                yield PostgresTx(clamped, now=now)
             finally:
                 clamped.end()
 
-    async def presented(self, tenant_id: TenantId, secret_sha256: bytes) -> tuple[ApiKey, Tenant] | None:
+    async def presented(self, tenant_id: TenantId, secret_sha256: bytes) -> tuple[ApiKey, Tenant, datetime] | None:
         tenant_id = ids.tenant_id(tenant_id)
         rows = await self._engine.call(PRESENTED, tenant_id, secret_sha256)
-        return (_key(rows[0], tenant_id, secret_sha256), _tenant(rows[0], tenant_id)) if rows else None
+        if not rows:
+            return None
+        return _key(rows[0], tenant_id, secret_sha256), _tenant(rows[0], tenant_id), rows[0]["now"]
 
 
 def _key(row: asyncpg.Record, tenant_id: TenantId, secret_sha256: bytes) -> ApiKey:

@@ -4,7 +4,7 @@ No message holds an address and no log line holds a URL, because its query may b
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -30,16 +30,9 @@ TIMED_OUT = WebhookUnanswered(code="timeout", message=f"the receiver has not ans
 
 
 class HttpWebhookSender:
-    def __init__(
-        self,
-        targets: TargetResolver,
-        *,
-        total: float = TOTAL,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, targets: TargetResolver, *, total: float = TOTAL) -> None:
         self._targets = targets
         self._total = total
-        self._clock = clock
 
     @cached_property
     def _http(self) -> httpx.AsyncClient:
@@ -114,20 +107,27 @@ class HttpWebhookSender:
             await _drained(response)
         finally:
             await response.aclose()
-        return WebhookResponse(status=response.status_code, retry_after=self._retry_after(response))
+        return WebhookResponse(status=response.status_code, retry_after=_retry_after(response))
 
-    def _retry_after(self, response: httpx.Response) -> timedelta | None:
-        """The wait that a 429 or 503 asks for, in seconds or as a date; None without one or if it makes no sense."""
-        value = response.headers.get("Retry-After", "").strip()
-        if response.status_code not in {429, 503} or not value:
-            return None
-        with suppress(ValueError, TypeError, OverflowError):
-            if value.isascii() and value.isdigit():
-                return timedelta(seconds=int(value))
-            moment = parsedate_to_datetime(value)
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            return max(timedelta(), moment - self._clock())
+
+def _retry_after(response: httpx.Response) -> timedelta | None:
+    """The wait that a 429 or 503 asks for, in seconds or as a date; None without one or if it makes no sense.
+
+    A date counts from the receiver's own `Date`, because clocks differ; without that it makes no sense.
+    """
+    value = response.headers.get("Retry-After", "").strip()
+    if response.status_code not in {429, 503} or not value:
         return None
+    with suppress(ValueError, TypeError, OverflowError):
+        if value.isascii() and value.isdigit():
+            return timedelta(seconds=int(value))
+        return max(timedelta(), _moment(value) - _moment(response.headers.get("Date", "")))
+    return None
+
+
+def _moment(date: str) -> datetime:
+    moment = parsedate_to_datetime(date)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 async def _drained(response: httpx.Response) -> None:

@@ -212,7 +212,12 @@ async def _receive(form: MultipartForm, caller: Caller, uploads: UploadService) 
     try:
         async for chunks in form.parts():
             _refuse_second(received)
-            received = await uploads.receive(caller.tenant_id, chunks, max_bytes=caller.allowance.max_upload_bytes)
+            received = await uploads.receive(
+                caller.tenant_id,
+                chunks,
+                max_bytes=caller.allowance.max_upload_bytes,
+                begun_at=caller.admitted_at,
+            )
     except BaseException:
         if received is not None:
             await uploads.discard(received)
