@@ -25,6 +25,7 @@ from app.ports.doorbell import Doorbell
 from app.ports.leases import Handler, Sweeps
 from app.ports.llm import Llm
 from app.services.backlog_cache import BacklogCache
+from app.services.clocks import ClockComparer
 from app.services.documents import DocumentService
 from app.services.erasure import TenantEraser
 from app.services.events.open import EventService
@@ -130,6 +131,7 @@ async def open_runtime(
             documents=documents,
             blobs=blobs,
             sweeps=store.sweeps,
+            clocks=ClockComparer(sweeps=store.sweeps, blobs=blobs),
             metrics=metrics,
             retention=settings.retention,
             job_retention=settings.job_retention,

@@ -77,6 +77,11 @@ class Metrics:
             ["what"],
             registry=registry,
         )
+        self.blob_clock_skew = Gauge(
+            "daira_blob_clock_skew_seconds",
+            "How far this process's clock was ahead of the blob store's at the last purge",
+            registry=registry,
+        )
         self.webhooks_disabled = Counter(
             "daira_webhooks_disabled_total", "Webhooks that Daira has disabled: nobody answered", registry=registry
         )

@@ -15,6 +15,7 @@ from app.adapters.postgres.engine import temporary_engine
 from app.bootstrap import Runtime, open_runtime
 from app.cli import tables
 from app.cli.administration import with_runtime
+from app.domain.errors import DairaError
 from app.domain.ids import TenantId
 from app.services.purging import PurgeReport
 from app.settings import Environment, Settings
@@ -58,6 +59,20 @@ async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bo
             for name, ping in runtime.pings.items():
                 faults = await guard.run_check(name, _as_check(ping))
                 yield f"{name} answers", [_with_address(fault, located, of=name) for fault in faults], False
+            yield await _clocks(runtime)
+
+
+async def _clocks(runtime: Runtime) -> tuple[str, list[str], bool]:
+    try:
+        readings = await runtime.purging.clocks.read()
+    except DairaError as error:
+        return "clocks", [f"can't be compared: {error}"], False
+    ahead = [reading.ahead.total_seconds() for reading in (readings.database, readings.blobs)]
+    return (
+        "clocks: {:+.1f} s from the database's, {:+.1f} s from the blob store's".format(*ahead),
+        readings.faults(),
+        False,
+    )
 
 
 def _with_address(fault: str, settings: Settings, *, of: str) -> str:

@@ -22,7 +22,7 @@ ACCEPTED_WITHIN = timedelta(hours=12)
 
 ORPHAN_AFTER = timedelta(days=1)
 """The age from which a blob without a document counts as an orphan.
-Twice ACCEPTED_WITHIN, because clocks may differ."""
+Twice ACCEPTED_WITHIN, because the database's and the blob store's clocks may run at different speeds."""
 
 
 class DocumentStatus(StrEnum):

@@ -1,7 +1,7 @@
 """The blob port: the bytes of documents, under one prefix for each tenant."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime
 from typing import Protocol
 
 from app.domain.ids import TenantId
@@ -39,17 +39,24 @@ class Blobs(Protocol):
 
 
 class BlobInventory(Protocol):
-    """The list of a tenant's blobs, used by the purge. Raises Invalid for a malformed tenant."""
+    """The list of a tenant's blobs, used by the purge. Raises Invalid for a malformed tenant.
 
-    def keys(self, tenant_id: TenantId, *, older_than: timedelta) -> AsyncIterator[str]:
-        """Yield the keys of blobs whose bytes arrived longer ago than this, in no order.
+    Times are of the store's own clock, which may be another machine's.
+    """
+
+    async def now(self) -> datetime:
+        """Return the time that something stored now gets. Raises Unavailable when nothing can be stored."""
+        ...
+
+    def keys(self, tenant_id: TenantId, *, before: datetime) -> AsyncIterator[str]:
+        """Yield the keys of blobs whose bytes arrived before then, in no order.
 
         Objects that are not Daira's blobs are skipped.
         """
         ...
 
-    async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
-        """Remove the remains of puts that began longer ago than this and never ended. Return the number found.
+    async def clear_unfinished(self, tenant_id: TenantId, *, before: datetime, dry_run: bool = False) -> int:
+        """Remove the remains of puts that began before then and never ended. Return the number found.
 
         A put that is still under way fails as Unavailable. With `dry_run` they are only counted.
         """

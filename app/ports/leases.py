@@ -7,7 +7,7 @@ work.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from app.domain.doorbells import Ring
@@ -90,6 +90,10 @@ class CleanupBlockers:
 
 
 class Sweeps(Protocol):
+    async def now(self) -> datetime:
+        """Return the store's present time."""
+        ...
+
     async def tenants_with_due_work(
         self, *, limit: int, early: frozenset[str] | None = None, recognition: bool | None = None
     ) -> list[TenantId]:

@@ -1,4 +1,4 @@
-"""Caches of the two metrics queries across all tenants.
+"""Caches of the metrics queries across all tenants, and of the comparison with the database's clock.
 
 Any number of Prometheus scrapes cost the database at most one run of each query every 12 s.
 """
@@ -12,6 +12,7 @@ from typing import Generic, Self, TypeVar
 
 from app.domain.errors import Unavailable
 from app.ports.leases import Backlog, CleanupBlockers, Sweeps
+from app.services.clocks import ClockReading, clock_reading
 
 T = TypeVar("T")
 
@@ -78,11 +79,17 @@ class SharedQuery(Generic[T]):
 class BacklogCache:
     backlog: SharedQuery[list[Backlog]]
     wear: SharedQuery[CleanupBlockers]
+    clock: SharedQuery[ClockReading]
 
     @classmethod
     def at(cls, sweeps: Sweeps) -> Self:
-        return cls(backlog=SharedQuery(sweeps.backlog), wear=SharedQuery(sweeps.wear, fresh=VACUUM_FRESH))
+        return cls(
+            backlog=SharedQuery(sweeps.backlog),
+            wear=SharedQuery(sweeps.wear, fresh=VACUUM_FRESH),
+            clock=SharedQuery(lambda: clock_reading(sweeps.now)),
+        )
 
     async def close(self) -> None:
         await self.backlog.close()
         await self.wear.close()
+        await self.clock.close()

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Self
 
 import structlog
@@ -20,6 +20,7 @@ from app.domain.tenants import TenantState
 from app.ports.blobs import InventoriedBlobs
 from app.ports.database import Database
 from app.ports.leases import Sweeps
+from app.services.clocks import TOLERATED, ClockComparer, ClockReadings
 from app.services.documents import DocumentService
 from app.services.tenants import each_tenant
 from app.telemetry import Metrics
@@ -101,11 +102,14 @@ class Purger:
     documents: DocumentService
     blobs: InventoriedBlobs
     sweeps: Sweeps
+    clocks: ClockComparer
     metrics: Metrics
     retention: timedelta | None
     """None keeps documents for ever."""
     job_retention: timedelta | None
     """The retention of jobs without a document. None keeps them for ever."""
+    tolerated: timedelta = TOLERATED
+    """The difference of clocks beyond which nothing is purged."""
 
     async def purge(
         self,
@@ -117,14 +121,15 @@ class Purger:
         """Make one pass over all active tenants; `told` is called with each one's report. `even_many` ignores `FEW`.
 
         A tenant that fails does not stop the others. Raises Unavailable at the end if any failed, and at once if the
-        blob store does not answer or `FAULTS_IN_A_ROW` tenants fail.
+        blob store does not answer, clocks differ or `FAULTS_IN_A_ROW` tenants fail.
         """
         await self.blobs.ping()
+        clocks = await self._clocks(dry_run=dry_run)
         total, failed, in_a_row = PurgeReport(), 0, 0
         async for tenant_id in each_tenant(self.sweeps):
             try:
                 async with asyncio.timeout(PATIENCE.total_seconds()):
-                    purged = await self._purge(tenant_id, dry_run=dry_run, even_many=even_many)
+                    purged = await self._purge(tenant_id, clocks, dry_run=dry_run, even_many=even_many)
             except (DairaError, TimeoutError) as error:
                 log.warning("purge_failed", tenant_id=tenant_id, reason=str(error) or "it took too long")
                 failed, in_a_row = failed + 1, in_a_row + 1
@@ -139,14 +144,26 @@ class Purger:
             raise Unavailable(f"{failed} tenants could not be purged; the log says why (purge_failed)")
         return total
 
-    async def _purge(self, tenant_id: TenantId, *, dry_run: bool, even_many: bool) -> PurgeReport:
+    async def _clocks(self, *, dry_run: bool) -> ClockReadings:
+        """Read the clocks that all ages of this pass are counted by. Raises Unavailable if one of them is wrong."""
+        clocks = await self.clocks.read()
+        self.metrics.blob_clock_skew.set(clocks.blobs.ahead.total_seconds())
+        if not dry_run and (faults := clocks.faults(tolerated=self.tolerated)):
+            log.error("clocks_differ", faults=faults)
+            raise Unavailable("; ".join(faults))
+        return clocks
+
+    async def _purge(
+        self, tenant_id: TenantId, clocks: ClockReadings, *, dry_run: bool, even_many: bool
+    ) -> PurgeReport:
         async with self.database.begin(tenant_id) as tx:
             tenant = await tx.tenant.get()
         if tenant is None or tenant.state is not TenantState.ACTIVE:
             return PurgeReport()
-        documents = await self._retire(tenant_id, dry_run=dry_run)
-        unfinished = await self.blobs.clear_unfinished(tenant_id, older_than=ORPHAN_AFTER, dry_run=dry_run)
-        found = await self._orphans(tenant_id)
+        documents = await self._retire(tenant_id, now=clocks.database.at, dry_run=dry_run)
+        waste = clocks.blobs.at - ORPHAN_AFTER
+        unfinished = await self.blobs.clear_unfinished(tenant_id, before=waste, dry_run=dry_run)
+        found = await self._orphans(tenant_id, before=waste)
         if not dry_run:
             self.metrics.purge_expected.labels("orphan").inc(found.orphans)
         left = 0 if even_many or not found.doubtful else found.orphans
@@ -159,7 +176,7 @@ class Purger:
         self._report(tenant_id, purged, dry_run=dry_run)
         return purged
 
-    async def _retire(self, tenant_id: TenantId, *, dry_run: bool) -> int:
+    async def _retire(self, tenant_id: TenantId, *, now: datetime, dry_run: bool) -> int:
         """Remove old documents and return their number.
 
         Each has its own transaction, as by DELETE: several in one could deadlock with a batch of settles.
@@ -167,7 +184,7 @@ class Purger:
         if self.retention is None:
             return 0
         count = 0
-        limit = datetime.now(UTC) - self.retention
+        limit = now - self.retention
         before: DocumentCursor | None = None
         while True:
             async with self.database.begin(tenant_id) as tx:
@@ -203,10 +220,10 @@ class Purger:
             if pruned < at_a_time or dry_run:
                 return count
 
-    async def _orphans(self, tenant_id: TenantId) -> _PurgeableBlobs:
+    async def _orphans(self, tenant_id: TenantId, *, before: datetime) -> _PurgeableBlobs:
         found = _PurgeableBlobs()
         keys: dict[DocumentId, str] = {}
-        async for key in self.blobs.keys(tenant_id, older_than=ORPHAN_AFTER):
+        async for key in self.blobs.keys(tenant_id, before=before):
             # A key of another form is no document's: leave it.
             if document_id := document_of(key):
                 keys[document_id] = key

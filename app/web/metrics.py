@@ -8,6 +8,7 @@ from app.domain.doorbells import LANE_OF_KIND
 from app.domain.errors import Unavailable
 from app.ports.leases import Backlog, CleanupBlockers
 from app.services.backlog_cache import BacklogCache
+from app.services.clocks import ClockReading
 from app.telemetry import Metrics
 
 
@@ -18,6 +19,7 @@ async def exposition(metrics: Metrics, looks: BacklogCache) -> bytes:
     try:
         _backlog(await looks.backlog(), registry)
         _wear(await looks.wear(), registry)
+        _clock(await looks.clock(), registry)
     except Unavailable:
         up.set(0)
     else:
@@ -54,6 +56,13 @@ def _wear(wear: CleanupBlockers, registry: CollectorRegistry) -> None:
         "daira_oldest_transactions", "Transactions since the oldest began that vacuum waits for", registry=registry
     )
     transactions.set(wear.oldest_transactions)
+
+
+def _clock(reading: ClockReading, registry: CollectorRegistry) -> None:
+    skew = Gauge(
+        "daira_clock_skew_seconds", "How far this process's clock is ahead of the database's", registry=registry
+    )
+    skew.set(reading.ahead.total_seconds())
 
 
 def _rows(name: str, documentation: str, rows: Mapping[str, int], registry: CollectorRegistry) -> None:

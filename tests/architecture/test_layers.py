@@ -18,6 +18,7 @@ WITH_A_REASON: dict[str, str] = {
     "app/adapters/memory/leases.py": "leases and sweeps share their transitions",
     "app/adapters/memory/jobs.py": "jobs, their changes and webhooks share their rows",
     "app/adapters/postgres/jobs.py": "statements on jobs and the rows that they give",
+    "app/services/purging.py": "the story of a purge, with its bounds and its report",
     "app/services/uploads.py": "the story of an upload, with the stream that it measures",
     "app/web/routes/documents.py": "one resource, each route with its answers declared",
     "app/cli/upload/sender.py": "senders and the back-off that they share",
@@ -73,6 +74,19 @@ def commits(node: ast.AST) -> bool:
     return called(node).endswith(".commit")
 
 
+def reads_the_clock(node: ast.AST) -> bool:
+    return called(node) in {"datetime.now", "datetime.utcnow", "date.today", "time.time", "time.time_ns"}
+
+
+WALL_CLOCK = (
+    "app/domain/ids.py",  # of a document, a key and a row of usage, none of which is listed by its id
+    "app/services/execution.py",  # of spans, which tell people and decide nothing
+    "app/services/clocks.py",  # to be compared with the others
+    "app/adapters/memory/",  # it is the store's own
+)
+"""Where this process's wall clock may be read. It may be wrong, so it decides nothing: see docs/clocks.md."""
+
+
 def reads_the_environment(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.module == "os" and any(alias.name in {"environ", "environb", "getenv"} for alias in node.names)
@@ -104,6 +118,11 @@ def test_a_long_file_has_a_reason_and_none_is_very_long() -> None:
     lengths = {name_of(path): len(path.read_text().splitlines()) for path in FILES}
     assert {name: length for name, length in lengths.items() if length > CAP} == {}
     assert {name for name, length in lengths.items() if length > LONG} == set(WITH_A_REASON)
+
+
+def test_a_process_reads_its_own_clock_only_where_nothing_is_decided_by_it() -> None:
+    assert where(reads_the_clock, allowed=WALL_CLOCK) == []
+    assert {name for name in WALL_CLOCK if not (ROOT / name).exists()} == set()
 
 
 def test_only_the_engine_opens_connections() -> None:

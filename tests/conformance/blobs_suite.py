@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -15,10 +15,11 @@ from app.ports.blobs import CHUNK, InventoriedBlobs
 ACME = TenantId("acme")
 KEY = "acme/0197a2b8-7f3c-7000-8000-000000000001"
 
-NO_TIME = timedelta(seconds=-5)
+EVER = datetime.max.replace(tzinfo=UTC)
 """Ages count from a server's clock, and in whole seconds: what was written just now is older than this."""
 
 HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
 LARGE = 20 * CHUNK
 """Bytes: several parts, for a store that has parts."""
 
@@ -90,16 +91,20 @@ async def digest(pieces: AsyncIterator[bytes]) -> str:
     return digest.hexdigest()
 
 
-async def keys(blobs: InventoriedBlobs, tenant: TenantId = ACME, *, older_than: timedelta = NO_TIME) -> list[str]:
-    return sorted([key async for key in blobs.keys(tenant, older_than=older_than)])
+async def keys(blobs: InventoriedBlobs, tenant: TenantId = ACME, *, before: datetime = EVER) -> list[str]:
+    return sorted([key async for key in blobs.keys(tenant, before=before)])
+
+
+async def an_hour_ago(blobs: InventoriedBlobs) -> datetime:
+    return await blobs.now() - HOUR
 
 
 async def nothing_is_left(blobs: InventoriedBlobs) -> bool:
-    return not await blobs.clear_unfinished(ACME, older_than=NO_TIME, dry_run=True) and not await keys(blobs)
+    return not await blobs.clear_unfinished(ACME, before=EVER, dry_run=True) and not await keys(blobs)
 
 
 async def nothing_but_blobs(blobs: InventoriedBlobs) -> bool:
-    return not await blobs.clear_unfinished(ACME, older_than=NO_TIME, dry_run=True)
+    return not await blobs.clear_unfinished(ACME, before=EVER, dry_run=True)
 
 
 async def content(blobs: InventoriedBlobs, key: str = KEY, *, start: int = 0, end: int | None = None) -> bytes:
@@ -324,7 +329,7 @@ class BlobsSuite:
         with pytest.raises(Invalid):
             await keys(blobs, TenantId(tenant))
         with pytest.raises(Invalid):
-            await blobs.clear_unfinished(TenantId(tenant), older_than=NO_TIME)
+            await blobs.clear_unfinished(TenantId(tenant), before=EVER)
         assert await content(blobs) == b"Dear Sir"
 
     async def test_a_put_that_is_under_way_meanwhile_is_whole_or_not_at_all(self, blobs: InventoriedBlobs) -> None:
@@ -347,13 +352,20 @@ class BlobsSuite:
 
     async def test_keys_are_listed_by_their_age(self, blobs: InventoriedBlobs) -> None:
         await blobs.put(KEY, chunks(b"Dear Sir"))
-        assert await keys(blobs, older_than=HOUR) == []
+        assert await keys(blobs, before=await an_hour_ago(blobs)) == []
         assert await keys(blobs) == [KEY]
+
+    async def test_the_stores_time_is_that_of_what_is_put_now(self, blobs: InventoriedBlobs) -> None:
+        before = await blobs.now()
+        await blobs.put(KEY, chunks(b"Dear Sir"))
+        assert before <= await blobs.now() <= before + MINUTE
+        assert await keys(blobs, before=before - MINUTE) == []
+        assert await keys(blobs, before=before + MINUTE) == [KEY]
 
     async def test_what_is_listed_can_be_deleted_meanwhile(self, blobs: InventoriedBlobs) -> None:
         for n in range(20):
             await blobs.put(f"acme/{n}", chunks(b"Dear Sir"))
-        async for key in blobs.keys(ACME, older_than=NO_TIME):
+        async for key in blobs.keys(ACME, before=EVER):
             await blobs.delete(key)
         assert await keys(blobs) == []
 
@@ -362,7 +374,7 @@ class BlobsSuite:
             async for piece in large(12 * CHUNK):
                 yield piece
             assert await keys(blobs) == []
-            assert await blobs.clear_unfinished(ACME, older_than=HOUR) == 0
+            assert await blobs.clear_unfinished(ACME, before=await an_hour_ago(blobs)) == 0
             yield b"the end"
 
         await blobs.put(KEY, looking())
@@ -374,9 +386,9 @@ class BlobsSuite:
         async def clearing() -> AsyncIterator[bytes]:
             async for piece in large(12 * CHUNK):
                 yield piece
-            counted.extend([await blobs.clear_unfinished(ACME, older_than=NO_TIME, dry_run=True) for _ in range(2)])
-            counted.extend([await blobs.clear_unfinished(ACME, older_than=NO_TIME) for _ in range(2)])
-            assert await blobs.clear_unfinished(TenantId("bolt"), older_than=NO_TIME) == 0
+            counted.extend([await blobs.clear_unfinished(ACME, before=EVER, dry_run=True) for _ in range(2)])
+            counted.extend([await blobs.clear_unfinished(ACME, before=EVER) for _ in range(2)])
+            assert await blobs.clear_unfinished(TenantId("bolt"), before=EVER) == 0
             yield b"the end"
 
         with suppress(Unavailable):

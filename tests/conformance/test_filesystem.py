@@ -15,12 +15,13 @@ from app.domain.errors import Invalid, NotFound, Unavailable
 from app.ports.blobs import CHUNK, InventoriedBlobs
 from tests.conformance.blobs_suite import (
     ACME,
+    EVER,
     HOSTILE,
     HOUR,
     KEY,
-    NO_TIME,
     BlobsSuite,
     Refused,
+    an_hour_ago,
     chunks,
     content,
     keys,
@@ -157,8 +158,8 @@ class TestFileBlobs(BlobsSuite):
 
         async def looking() -> AsyncIterator[bytes]:
             yield b"half of it, "
-            assert await blobs.clear_unfinished(ACME, older_than=HOUR, dry_run=True) == 1
-            assert await blobs.clear_unfinished(ACME, older_than=HOUR) == 1
+            assert await blobs.clear_unfinished(ACME, before=await an_hour_ago(blobs), dry_run=True) == 1
+            assert await blobs.clear_unfinished(ACME, before=await an_hour_ago(blobs)) == 1
             yield b"and the rest"
 
         await blobs.put(KEY, looking())
@@ -168,7 +169,7 @@ class TestFileBlobs(BlobsSuite):
         for key in (KEY, "acme/old"):
             await blobs.put(key, chunks(b"Dear Sir"))
         os.utime(root / "acme/old", (0, time.time() - HOUR.total_seconds() - 60))
-        assert await keys(blobs, older_than=HOUR) == ["acme/old"]
+        assert await keys(blobs, before=await an_hour_ago(blobs)) == ["acme/old"]
 
     async def test_a_long_folder_is_listed_in_pieces_and_links_and_folders_are_no_blobs(
         self, blobs: InventoriedBlobs, root: Path, monkeypatch: pytest.MonkeyPatch
@@ -180,7 +181,7 @@ class TestFileBlobs(BlobsSuite):
         (root / "acme" / "link").symlink_to(root / "acme" / "0")
         before = open_files()
         assert await keys(blobs) == [f"acme/{n}" for n in range(10)]
-        listing = blobs.keys(ACME, older_than=NO_TIME)
+        listing = blobs.keys(ACME, before=EVER)
         await anext(listing)
         await listing.aclose()  # type: ignore[attr-defined]
         assert open_files() == before

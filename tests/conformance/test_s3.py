@@ -4,7 +4,6 @@ import asyncio
 import gc
 import warnings
 from collections.abc import AsyncIterator, Iterator
-from datetime import timedelta
 
 import httpx
 import pytest
@@ -15,10 +14,11 @@ from app.domain.errors import Invalid, NotFound, Unavailable
 from app.ports.blobs import CHUNK
 from tests.conformance.blobs_suite import (
     ACME,
+    EVER,
     HOSTILE,
     KEY,
-    NO_TIME,
     BlobsSuite,
+    an_hour_ago,
     chunks,
     content,
     digest,
@@ -135,8 +135,8 @@ class S3Suite(BlobsSuite):
     async def test_unfinished_uploads_of_all_kinds_go_with_their_tenant(self, blobs: S3Blobs, raw: Raw) -> None:
         for name in ("acme/one", "acme/two", "acme-2/one"):
             await raw("create_multipart_upload", Key=f"{PREFIX}/{name}")
-        assert await blobs.clear_unfinished(ACME, older_than=timedelta(hours=1)) == 0
-        assert await blobs.clear_unfinished(ACME, older_than=NO_TIME, dry_run=True) == 2
+        assert await blobs.clear_unfinished(ACME, before=await an_hour_ago(blobs)) == 0
+        assert await blobs.clear_unfinished(ACME, before=EVER, dry_run=True) == 2
         await blobs.delete_all(ACME)
         assert await raw.uploads() == [f"{PREFIX}/acme-2/one"]
 
@@ -238,7 +238,7 @@ class TestS3BlobsOnSeaweedFS(S3Suite):
         with pytest.raises(NotFound):
             await content(blobs, "acme/half")
         # What could not be taken back is what the purge is for.
-        assert await blobs.clear_unfinished(ACME, older_than=NO_TIME) == len(["acme/half"])
+        assert await blobs.clear_unfinished(ACME, before=EVER) == len(["acme/half"])
 
     async def _stopping(self, server: Server) -> AsyncIterator[bytes]:
         async for piece in large():

@@ -11,7 +11,7 @@ from app.adapters.s3 import bucket as buckets
 from app.adapters.s3 import upload as uploads
 from app.adapters.s3.blobs import S3Blobs
 from app.domain.errors import NotFound, TooLarge, Unavailable
-from tests.conformance.blobs_suite import ACME, KEY, NO_TIME, Refused, chunks, content, keys, large
+from tests.conformance.blobs_suite import ACME, EVER, KEY, Refused, chunks, content, keys, large
 from tests.support.s3 import PREFIX, opened, set_up
 from tests.support.scripted_s3 import Answer, Scripted, error, scripted, xml
 
@@ -208,7 +208,7 @@ async def test_a_server_that_takes_no_notice_of_the_prefix_costs_others_nothing(
     with pytest.raises(Unavailable, match="it lists objects of other tenants"):
         await keys(blobs)
     with pytest.raises(Unavailable, match="it lists objects of other tenants"):
-        await blobs.clear_unfinished(ACME, older_than=NO_TIME)
+        await blobs.clear_unfinished(ACME, before=EVER)
     assert not {"POST delete", ABORT} & set(server.kinds())
 
 

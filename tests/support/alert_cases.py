@@ -117,4 +117,9 @@ CASES: dict[str, list[Case]] = {
             quiet="30m",
         )
     ],
+    "DairaClocksDiffer": [
+        Case(series={f'{name}{{instance="a"}}': _gauge(well=well, ill=ill)}, **WHILE_ILL)
+        for name in ("daira_clock_skew_seconds", "daira_blob_clock_skew_seconds")
+        for well, ill in [(0.5, 61), (-0.5, -3_456_000)]
+    ],
 }

@@ -20,6 +20,7 @@ from app.ports.blobs import InventoriedBlobs
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
 from app.ports.leases import Leases, ProgressReporter
+from app.services.clocks import TOLERATED, ClockComparer
 from app.services.documents import DocumentService
 from app.services.execution import Execution
 from app.services.maintenance import Maintenance
@@ -186,14 +187,18 @@ def purging(
     metrics: Metrics | None = None,
     retention: timedelta | None = None,
     job_retention: timedelta | None = None,
+    tolerated: timedelta = TOLERATED,
 ) -> Purger:
+    """`tolerated` is for tests that advance the time of the rows alone."""
     return Purger(
         database=rig.database,
         documents=DocumentService(database=rig.database, blobs=blobs),
         blobs=blobs,
         sweeps=rig.sweeps,
+        clocks=ClockComparer(sweeps=rig.sweeps, blobs=blobs),
         metrics=metrics or Metrics(),
         job_retention=job_retention,
+        tolerated=tolerated,
         retention=retention,
     )
 

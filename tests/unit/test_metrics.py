@@ -42,7 +42,7 @@ async def test_what_may_rise_is_told_as_0_before_it_does() -> None:
 
 async def test_without_the_database_the_process_still_tells_of_itself_and_that_it_saw_nothing() -> None:
     async with served() as web:
-        looks = BacklogCache(backlog=SharedQuery(_away), wear=SharedQuery(_away))
+        looks = BacklogCache(backlog=SharedQuery(_away), wear=SharedQuery(_away), clock=SharedQuery(_away))
         told = (await exposition(web.runtime.metrics, looks)).decode()
     assert "daira_backlog_up 0.0" in told
     assert "daira_fenced_writes_total 0.0" in told

@@ -19,7 +19,7 @@ from app.services import purging as purging_service
 from app.services import uploads as meter_service
 from app.services.purging import PurgeReport
 from app.telemetry import Metrics
-from tests.support.rig import Rig
+from tests.support.rig import SECOND, Rig
 from tests.unit.bench import purging
 from tests.unit.test_uploads import Desk, chunks
 
@@ -188,7 +188,7 @@ async def test_many_orphans_beside_more_documents_are_waste(yard: Yard, monkeypa
 async def test_a_tenant_that_fails_keeps_no_other_from_its_turn_and_that_is_told(rig: Rig) -> None:
     class Failing(MemoryBlobs):
         @override
-        async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
+        async def clear_unfinished(self, tenant_id: TenantId, *, before: datetime, dry_run: bool = False) -> int:
             if tenant_id == ACME:
                 raise Unavailable("access denied")
             return 0
@@ -212,10 +212,10 @@ async def test_a_tenant_that_takes_too_long_keeps_no_other_from_its_turn(
 
     class Hanging(MemoryBlobs):
         @override
-        async def keys(self, tenant_id: TenantId, *, older_than: timedelta) -> AsyncIterator[str]:
+        async def keys(self, tenant_id: TenantId, *, before: datetime) -> AsyncIterator[str]:
             if tenant_id == ACME:
                 await asyncio.Event().wait()
-            async for key in super().keys(tenant_id, older_than=older_than):
+            async for key in super().keys(tenant_id, before=before):
                 yield key
 
     for tenant in (ACME, BOLT):
@@ -239,7 +239,7 @@ async def test_a_store_that_is_away_is_asked_once_and_one_that_goes_a_few_times(
                 raise Unavailable("no bucket")
 
         @override
-        async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
+        async def clear_unfinished(self, tenant_id: TenantId, *, before: datetime, dry_run: bool = False) -> int:
             asked.append(tenant_id)
             raise Unavailable("gone")
 
@@ -280,12 +280,12 @@ async def test_two_purges_at_once_remove_all_once_and_fail_neither(yard: Yard) -
 
 
 async def test_an_upload_that_takes_longer_than_it_may_is_refused_and_so_no_row_comes_to_purged_bytes(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: Rig,
 ) -> None:
     assert ACCEPTED_WITHIN * 2 <= ORPHAN_AFTER
     tenant, desk = await rig.tenant(), Desk(rig)
     received = await desk.receive(tenant, chunks(b"%PDF-1.7 hello"))
-    monkeypatch.setattr(meter_service, "ACCEPTED_WITHIN", timedelta(0))
+    await rig.advance(ACCEPTED_WITHIN + SECOND)
     with pytest.raises(Invalid, match="took more than"):
         await desk.accept(received)
     assert (await desk.counts(tenant))[:2] == (0, 0)
@@ -338,7 +338,7 @@ async def test_jobs_without_a_document_go_when_they_ended_long_ago(yard: Yard) -
     recent = await yard.rig.enqueue(ACME)
     await yard.rig.cancel(recent)
     metrics = Metrics()
-    service = purging(yard.rig, yard.blobs, metrics=metrics, job_retention=DAY)
+    service = purging(yard.rig, yard.blobs, metrics=metrics, job_retention=DAY, tolerated=timedelta.max)
     assert (await service.purge(dry_run=True)).jobs == 1
     assert (await service.purge()).jobs == 1
     assert (await service.purge()).jobs == 0
@@ -350,4 +350,41 @@ async def test_jobs_without_a_document_go_when_they_ended_long_ago(yard: Yard) -
 async def test_without_a_retention_of_jobs_none_goes(yard: Yard) -> None:
     await yard.rig.cancel(await yard.rig.enqueue(ACME))
     await yard.rig.advance(DAY * 10_000)
-    assert (await purging(yard.rig, yard.blobs).purge()).jobs == 0
+    assert (await purging(yard.rig, yard.blobs, tolerated=timedelta.max).purge()).jobs == 0
+
+
+async def test_where_the_databases_clock_is_another_than_this_machines_nothing_is_purged(yard: Yard) -> None:
+    """Either may be wrong; and this one alone would have deleted all there is."""
+    documents = [await yard.document(age=DAY) for _ in range(3)]
+    await yard.blob()
+    await yard.rig.advance(DAY * 40)
+    service = purging(yard.rig, yard.blobs, retention=30 * DAY)
+    with capture_logs() as logs, pytest.raises(Unavailable, match=r"39 days.* behind the database's: synchronise both"):
+        await service.purge()
+    assert [entry["log_level"] for entry in logs if entry["event"] == "clocks_differ"] == ["error"]
+    assert len(await yard.documents()) == len(documents)
+    assert len(yard.left()) == 4
+    # It deletes nothing, and shows what the database's clock would make of it.
+    assert (await service.purge(dry_run=True)).documents == 3
+
+
+async def test_where_the_stores_clock_is_another_than_this_machines_nothing_is_purged(rig: Rig) -> None:
+    metrics = Metrics()
+    await rig.tenant(ACME)
+    yard = Yard(rig, MemoryBlobs(clock=lambda: datetime.now(UTC) + 2 * DAY))
+    await yard.blob(age=timedelta(seconds=3))
+    with pytest.raises(Unavailable, match=r"behind the blob store's"):
+        await purging(rig, yard.blobs, metrics=metrics).purge()
+    assert len(yard.left()) == 1
+    skew = metrics.registry.get_sample_value("daira_blob_clock_skew_seconds")
+    assert skew == pytest.approx(-2 * DAY.total_seconds(), abs=5)
+
+
+async def test_the_age_of_a_blob_is_counted_by_the_stores_own_clock(rig: Rig) -> None:
+    """Whatever the differences are that the check tolerates."""
+    await rig.tenant(ACME)
+    yard = Yard(rig, MemoryBlobs(clock=lambda: datetime.now(UTC) - 10 * DAY))
+    for age, name in ((timedelta(days=10.5), "0197a2b8-7f3c-7000-8000-000000000001"), (12 * DAY, str(uuid7()))):
+        await yard.blob(age=age, name=name)
+    assert await purging(rig, yard.blobs, tolerated=timedelta.max).purge() == PurgeReport(orphans=1)
+    assert yard.left() == ["acme/0197a2b8-7f3c-7000-8000-000000000001"]

@@ -4,10 +4,9 @@ import asyncio
 import math
 import os
 import re
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import ExitStack, aclosing, suppress
-from datetime import timedelta
+from datetime import UTC, datetime
 from errno import ENOENT
 from functools import partial
 from itertools import islice
@@ -69,17 +68,21 @@ class FileBlobs:
     async def delete_all(self, tenant_id: TenantId) -> None:
         await _in_thread(_remove_folder, self._root / ids.tenant_id(tenant_id))
 
-    async def keys(self, tenant_id: TenantId, *, older_than: timedelta) -> AsyncIterator[str]:
+    async def now(self) -> datetime:
+        """Write a file and return its time, which on a network's file system is the server's."""
+        return datetime.fromtimestamp(await _in_thread(_probe, self._root), UTC)
+
+    async def keys(self, tenant_id: TenantId, *, before: datetime) -> AsyncIterator[str]:
         folder = self._root / ids.tenant_id(tenant_id)
-        async with aclosing(_names(folder, older_than=older_than)) as names:
+        async with aclosing(_names(folder, before=before)) as names:
             async for name in names:
                 if BLOB_NAME_PATTERN.fullmatch(name):
                     yield f"{tenant_id}/{name}"
 
-    async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
+    async def clear_unfinished(self, tenant_id: TenantId, *, before: datetime, dry_run: bool = False) -> int:
         """Remove files of unfinished puts. A file that still grows is kept, however old the put is."""
         folder = self._root / ids.tenant_id(tenant_id)
-        found = [name async for name in _names(folder, older_than=older_than) if PART_PATTERN.fullmatch(name)]
+        found = [name async for name in _names(folder, before=before) if PART_PATTERN.fullmatch(name)]
         for name in found if not dry_run else []:
             await _in_thread(_remove, folder / name)
         return len(found)
@@ -104,9 +107,9 @@ async def _read(path: Path, *, start: int, end: int | None) -> AsyncIterator[byt
         await _in_thread(files.close)
 
 
-async def _names(folder: Path, *, older_than: timedelta) -> AsyncGenerator[str]:
-    """Names of the files that were last written to longer ago than that."""
-    names = _older(folder, time.time() - older_than.total_seconds())
+async def _names(folder: Path, *, before: datetime) -> AsyncGenerator[str]:
+    """Names of the files that were last written to before then."""
+    names = _older(folder, before.timestamp())
     try:
         while batch := await _in_thread(lambda: list(islice(names, AT_A_TIME))):
             for name in batch:
@@ -214,14 +217,17 @@ def _remove_folder(folder: Path) -> None:
     _sync_folder(folder.parent)
 
 
-def _probe(root: Path) -> None:
+def _probe(root: Path) -> float:
+    """Write a file and remove it. Return the time of its last write."""
     probe, files = root / f".probe-{uuid4().hex}", ExitStack()
     try:
         file = _create(files, probe)
         file.write(b"probe")
         _sync(file)
+        written_at = os.fstat(file.fileno()).st_mtime
         files.close()
         probe.unlink()
+        return written_at
     finally:
         _discard(files, probe)
 

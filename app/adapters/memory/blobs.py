@@ -1,7 +1,7 @@
 """Blobs in memory, for development and tests."""
 
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from app.domain import ids
 from app.domain.documents import parse_blob_key
@@ -37,13 +37,16 @@ class MemoryBlobs:
         for key in [key for key in self._blobs if key.startswith(prefix)]:
             del self._blobs[key]
 
-    async def keys(self, tenant_id: TenantId, *, older_than: timedelta) -> AsyncIterator[str]:
-        prefix, before = f"{ids.tenant_id(tenant_id)}/", self._clock() - older_than
+    async def now(self) -> datetime:
+        return self._clock()
+
+    async def keys(self, tenant_id: TenantId, *, before: datetime) -> AsyncIterator[str]:
+        prefix = f"{ids.tenant_id(tenant_id)}/"
         for key in list(self._blobs):
             if key.startswith(prefix) and self._stored_at[key] < before:
                 yield key
 
-    async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:  # noqa: ARG002 - the port's
+    async def clear_unfinished(self, tenant_id: TenantId, *, before: datetime, dry_run: bool = False) -> int:  # noqa: ARG002 - the port's
         """Do nothing: an unfinished put stores nothing."""
         ids.tenant_id(tenant_id)
         return 0

@@ -169,6 +169,9 @@ class MemorySweeps:
         self._store = store
         self._jitter = jitter
 
+    async def now(self) -> datetime:
+        return self._store.now()
+
     async def tenants_with_due_work(
         self, *, limit: int, early: frozenset[str] | None = None, recognition: bool | None = None
     ) -> list[TenantId]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
+from datetime import datetime
 
 from app.adapters.postgres.engine import PostgresEngine
 from app.domain.doorbells import Ring
@@ -28,6 +29,11 @@ where t.schemaname = 'daira' and t.relname in ('jobs', 'doorbells')
 class PostgresSweeps:
     def __init__(self, engine: PostgresEngine) -> None:
         self._engine = engine
+
+    async def now(self) -> datetime:
+        (row,) = await self._engine.call("select clock_timestamp() as now")
+        now: datetime = row["now"]
+        return now
 
     async def tenants_with_due_work(
         self, *, limit: int, early: frozenset[str] | None = None, recognition: bool | None = None

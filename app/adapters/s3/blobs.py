@@ -1,7 +1,7 @@
 """Blobs as objects of an S3 bucket, `prefix/tenant/name`."""
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -14,8 +14,6 @@ from app.domain.documents import BLOB_NAME_PATTERN
 from app.domain.errors import NotFound, Unavailable
 from app.domain.ids import TenantId
 from app.ports.blobs import CHUNK
-
-NO_TIME = timedelta()
 
 
 class S3Blobs:
@@ -35,21 +33,25 @@ class S3Blobs:
 
     async def delete_all(self, tenant_id: TenantId) -> None:
         # Uploads first: one that completes meanwhile is an object by then, and deleted with the others.
-        await self.clear_unfinished(tenant_id, older_than=NO_TIME)
+        await self._abort_uploads(tenant_id, before=None)
         async for names in self._bucket.objects(tenant_id):
             if names:
                 await self._delete(names)
 
-    async def keys(self, tenant_id: TenantId, *, older_than: timedelta) -> AsyncIterator[str]:
+    async def now(self) -> datetime:
+        return await self._bucket.now()
+
+    async def keys(self, tenant_id: TenantId, *, before: datetime) -> AsyncIterator[str]:
         start = len(self._bucket.folder(tenant_id))
-        async for names in self._bucket.objects(tenant_id, before=datetime.now(UTC) - older_than):
+        async for names in self._bucket.objects(tenant_id, before=before):
             for name in names:
                 if BLOB_NAME_PATTERN.fullmatch(name[start:]):
                     yield f"{tenant_id}/{name[start:]}"
 
-    async def clear_unfinished(self, tenant_id: TenantId, *, older_than: timedelta, dry_run: bool = False) -> int:
-        # Without an age all uploads count: the server's clock may be ahead of this one.
-        before = datetime.now(UTC) - older_than if older_than else None
+    async def clear_unfinished(self, tenant_id: TenantId, *, before: datetime, dry_run: bool = False) -> int:
+        return await self._abort_uploads(tenant_id, before=before, dry_run=dry_run)
+
+    async def _abort_uploads(self, tenant_id: TenantId, *, before: datetime | None, dry_run: bool = False) -> int:
         found = [upload async for upload in self._bucket.uploads(tenant_id, before=before)]
         for name, upload_id in found if not dry_run else []:
             await abort(self._bucket, name, upload_id)

@@ -5,7 +5,8 @@ Each request names one tenant's part of the bucket, and answers that list anythi
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
-from datetime import datetime
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from botocore.config import Config
@@ -90,6 +91,14 @@ class S3Bucket:
     async def ping(self) -> None:
         """Check that the bucket exists and the credentials may list it. Raises Unavailable."""
         await self.tell("Name", "list_objects_v2", Prefix=self._root, MaxKeys=1)
+
+    async def now(self) -> datetime:
+        """The time in the head of an answer. An object's own would take a right to store, which workers don't have."""
+        answer = await self.call("list_objects_v2", Prefix=self._root, MaxKeys=1)
+        try:
+            return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).astimezone(UTC)
+        except (KeyError, ValueError):
+            raise Unavailable(f"the bucket {self.name}: its server does not say what time it is") from None
 
     async def objects(self, tenant_id: TenantId, *, before: datetime | None = None) -> AsyncIterator[list[str]]:
         """The names of a tenant's objects, last written before then if given, page by page."""
