@@ -4,15 +4,14 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.faketime import library
+
 OFFSETS = ("+600s", "-600s", "+86400s", "-3s", "+3s")
 
 
 class Clocks:
     def __init__(self, folder: Path, dice: random.Random) -> None:
-        found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-        if not found:
-            raise RuntimeError("clocks can't be moved without libfaketime: apt-get install libfaketime")
-        self._library = found[0]
+        self._library = library()
         self._stamp = folder / "clock"
         self._dice = dice
         self.step()

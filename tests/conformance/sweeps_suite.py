@@ -34,6 +34,10 @@ def rings(jobs: Sequence[Job]) -> list[Ring]:
 
 
 class SweepsSuite:
+    async def test_the_stores_time_is_that_of_its_transactions(self, rig: Rig) -> None:
+        async with rig.database.begin(await rig.tenant()) as tx:
+            assert tx.now <= await rig.sweeps.now() <= tx.now + timedelta(minutes=1)
+
     async def test_an_expired_lease_goes_back_to_the_queue(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         job = await rig.enqueue(tenant)

@@ -190,6 +190,8 @@ async def test_bells_in_hand_are_answered_when_asking_for_more_fails(scripted: S
         ("AccessDenied", "allow sqs:SendMessage on it"),
         ("AWS.SimpleQueueService.NonExistentQueue", "it does not exist; create it, or allow sqs:CreateQueue"),
         ("InvalidClientTokenId", "the AWS credentials are wrong or have expired"),
+        ("SignatureDoesNotMatch", "or this machine's clock is minutes off"),
+        ("RequestExpired", "the clock of this machine is wrong"),
         ("ThrottlingException", "fewer requests"),
         ("KmsDisabled", "SendMessage was refused (KmsDisabled)"),
     ],

@@ -37,6 +37,7 @@ UNKNOWN_CREDENTIALS = frozenset(
         "InvalidAccessKeyId",
         "InvalidClientTokenId",
         "InvalidSecurity",
+        "InvalidSignatureException",
         "InvalidToken",
         "MissingAuthenticationToken",
         "SignatureDoesNotMatch",
@@ -46,7 +47,9 @@ UNKNOWN_CREDENTIALS = frozenset(
 THROTTLED = frozenset(
     {"RequestThrottled", "RequestLimitExceeded", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests"}
 )
-SKEWED = "RequestTimeTooSkewed"
+SKEWED = frozenset({"RequestTimeTooSkewed", "RequestExpired", "RequestInTheFuture"})
+SIGNATURE = frozenset({"InvalidSignatureException", "SignatureDoesNotMatch"})
+"""Error codes of a bad signature. Except for S3, they are also those of one that is minutes off."""
 NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
 OUT_OF_REACH = (BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
 
@@ -79,10 +82,10 @@ class aws_reachable:  # noqa: N801 - reads as a statement: with reachable(...)
         """The text for an error's code. The error's own text is not used, because it may quote the request."""
         code = code_of(error)
         if code in UNKNOWN_CREDENTIALS:
-            return f"the AWS credentials are wrong or have expired ({code})"
+            return f"the AWS credentials are wrong or have expired ({code}){_or_the_clock(code)}"
         if code in THROTTLED:
             return f"{self._service} asks for fewer requests ({code})"
-        if code == SKEWED:
+        if code in SKEWED:
             return "the clock of this machine is wrong, or the server's"
         return f"{error.operation_name.removesuffix('Batch')} was refused ({code})"
 
@@ -94,6 +97,10 @@ class aws_reachable:  # noqa: N801 - reads as a statement: with reachable(...)
         # Only the URL's host and port: the rest may hold a password.
         at = f"at {urlsplit(self._endpoint_url).netloc.rpartition('@')[2]} " if self._endpoint_url else ""
         return f"{self._service} {at}can't be reached ({type(error).__name__})"
+
+
+def _or_the_clock(code: str) -> str:
+    return ", or this machine's clock is minutes off" if code in SIGNATURE else ""
 
 
 def code_of(error: ClientError) -> str:

@@ -13,10 +13,11 @@ from tests.chaos.behaviours.environment import BEAT, LEASE, Environment, open_en
 from tests.chaos.behaviours.processes import eventually
 from tests.chaos.behaviours.scenarios import side_by_side
 from tests.support.databases import Databases
+from tests.support.faketime import library
 
 pytestmark = pytest.mark.slow
 
-WRONG = 600
+WRONG, FAR = 600, 40 * 86_400
 """Seconds."""
 
 TOLERANCE = 2
@@ -26,19 +27,13 @@ TOLERANCE = 2
 async def _with_a_clock(environment: Environment, *, seconds: int) -> None:
     _step(environment, seconds=seconds)
     (worker,) = await environment.work(
-        preload=str(_library()),
+        preload=str(library()),
         FAKETIME_DONT_FAKE_MONOTONIC="1",
         FAKETIME_TIMESTAMP_FILE=str(_clock(environment)),
         FAKETIME_NO_CACHE="1",
     )
     told = datetime.fromisoformat(worker.logged("service_ready")[0]["timestamp"])
     assert abs((told - datetime.now(UTC)).total_seconds() - seconds) < 60, "the clock is wrong as it should be"
-
-
-def _library() -> Path:
-    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-    assert found, "libfaketime is missing; on Debian: apt-get install libfaketime"
-    return found[0]
 
 
 def _clock(environment: Environment) -> Path:
@@ -79,6 +74,16 @@ async def test_t24_a_worker_ten_minutes_ahead_starts_nothing_early_and_keeps_its
 @side_by_side
 async def test_t24_a_worker_ten_minutes_behind_starts_nothing_late_and_keeps_its_lease(databases: Databases) -> None:
     await _runs_by_the_databases_clock(databases, seconds=-WRONG)
+
+
+@side_by_side
+async def test_t24_a_worker_forty_days_ahead_starts_nothing_early_and_keeps_its_lease(databases: Databases) -> None:
+    await _runs_by_the_databases_clock(databases, seconds=FAR)
+
+
+@side_by_side
+async def test_t24_a_worker_forty_days_behind_starts_nothing_late_and_keeps_its_lease(databases: Databases) -> None:
+    await _runs_by_the_databases_clock(databases, seconds=-FAR)
 
 
 @side_by_side
