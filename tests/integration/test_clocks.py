@@ -3,6 +3,7 @@
 Needs Debian's package `libfaketime`. Run: ./daira test -m slow tests/integration/test_clocks.py -n0
 """
 
+import asyncio
 import json
 import os
 import signal
@@ -25,6 +26,7 @@ from app.domain.ids import DocumentId, TenantId, uuid7
 from app.domain.webhooks import new_secret
 from tests.support.databases import Cloned
 from tests.support.faketime import wrong_clock
+from tests.support.issuer import AUDIENCE, issuing
 from tests.support.ministack import Ministack
 from tests.support.ports import free_port
 from tests.support.postgres_rig import postgres_rig
@@ -244,9 +246,10 @@ def now_in(text: str) -> bool:
 
 @pytest.mark.parametrize("offset", [*FAR, *NEAR])
 async def test_two_webs_whose_clocks_differ_serve_as_one(cloned: Cloned, folder: Path, offset: str) -> None:
+    ours = {"DAIRA_ROLE": "web", "DAIRA_WEBHOOK_ALLOW_PRIVATE": "true"}
     with (
-        serving(cloned, folder, DAIRA_ROLE="web", DAIRA_OCR="null") as right,
-        wrong(cloned, folder, offset=offset, DAIRA_ROLE="web", DAIRA_WEBHOOK_ALLOW_PRIVATE="true") as (url, _),
+        serving(cloned, folder, DAIRA_OCR="null", **ours) as right,
+        wrong(cloned, folder, offset=offset, **ours) as (url, _),
         right.client() as one,
         replace(right, url=url).client() as other,
     ):
@@ -263,8 +266,9 @@ async def test_two_webs_whose_clocks_differ_serve_as_one(cloned: Cloned, folder:
         replay = {"Idempotency-Key": "once"}
         assert upload(one, 7, **replay)["id"] == upload(other, 7, **replay)["id"]
         hook = {"url": "http://127.0.0.1:1/hook", "events": ["job.done"]}
-        webhooks = [other.post("/v1/webhooks", json=hook).json() for _ in range(3)]
+        webhooks = [client.post("/v1/webhooks", json=hook).json() for client in (one, other, one, other)]
         assert all(now_in(webhook["created_at"]) for webhook in webhooks)
+        assert [each["id"] for each in walked(one, "/v1/webhooks")] == [webhook["id"] for webhook in webhooks[::-1]]
         skew = other.get("/metrics").text.partition("\ndaira_clock_skew_seconds ")[2].partition("\n")[0]
         assert abs(float(skew) - SECONDS[offset]) < 5
 
@@ -296,6 +300,18 @@ async def test_keys_live_by_the_databases_clock(rig: Rig, cloned: Cloned, folder
 def admits(url: str, credential: str) -> bool:
     headers = {"Authorization": f"Bearer {credential}"}
     return httpx.get(f"{url}/v1/me", headers=headers, trust_env=False).status_code == httpx.codes.OK
+
+
+@pytest.mark.parametrize("offset", [*FAR, *NEAR])
+async def test_tokens_live_by_the_databases_clock(rig: Rig, cloned: Cloned, folder: Path, offset: str) -> None:
+    await rig.tenant(ACME)
+    async with issuing() as issuer:
+        ours = {"DAIRA_ROLE": "web", "DAIRA_OIDC_ISSUER": issuer.url, "DAIRA_OIDC_AUDIENCE": AUDIENCE}
+        with wrong(cloned, folder, offset=offset, **ours) as (url, _):
+            now = int(time.time())
+            tokens = [issuer.token(), issuer.token(exp=now - 2 * MINUTE), issuer.token(nbf=now + 2 * MINUTE)]
+            # In a thread: the issuer answers on this loop.
+            assert [await asyncio.to_thread(admits, url, token) for token in tokens] == [True, False, False]
 
 
 @pytest.mark.parametrize("offset", [*FAR, *NEAR])
