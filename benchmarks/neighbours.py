@@ -1,4 +1,4 @@
-"""A tenant with long scans beside nine tenants with a page each second: does a page's text come as on a quiet service?
+"""Pages of nine tenants beside the long scans of a tenth, against the same pages on a quiet service.
 
 Run: ./daira bench neighbours [--scans 12] [--pages 1000] [--seconds 60] [--page text|scan] [--every 1]
 

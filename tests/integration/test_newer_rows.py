@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from app.adapters.postgres.engine import administer
+from app.domain.ids import JobId, uuid7
 from app.domain.webhooks import delivery_job
 from tests.security.operations import operations
 from tests.security.tenant_fixtures import InProcessService, TenantFixtures, in_process_service, new_app
@@ -91,7 +92,9 @@ async def reader(cloned: Cloned) -> AsyncIterator[Reader]:
         async with service.rig.database.begin(tenant) as tx:
             await tx.pages.draft(running, [new_page(2)])
             await tx.jobs.save_result(fixtures.done.id, {"summary": "short"})
-            await tx.jobs.add(delivery_job(fixtures.webhook.id, event="webhook.test", data={"id": "1"}))
+            await tx.jobs.add(
+                delivery_job(fixtures.webhook.id, delivery_id=JobId(uuid7()), event="webhook.test", data={"id": "1"})
+            )
         async with administer(cloned.admin_url) as admin:
             for table, filling in FILL.items():
                 await admin.execute(f"update daira.{table} set {filling}")

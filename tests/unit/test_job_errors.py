@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from app.adapters.memory.blobs import MemoryBlobs
 from app.domain.documents import blob_key
 from app.domain.errors import AttemptOver, Conflict, DocumentFault, Invalid, NotFound, Unavailable
+from app.domain.ids import JobId, uuid7
 from app.domain.job_errors import CODES, internal_error, is_documented, unavailable_error
 from app.domain.jobs import CANCELLED, Job, JobState
 from app.domain.leases import ClaimedJob, Lease
@@ -174,7 +175,7 @@ async def enqueued(rig: Rig, kind: str, blobs: MemoryBlobs, **payload: object) -
     if kind == "webhook":
         webhook = await rig.webhook(tenant)
         async with rig.database.begin(tenant) as tx:
-            job = await tx.jobs.add(delivery_job(webhook.id, event="webhook.test", data={}))
+            job = await tx.jobs.add(delivery_job(webhook.id, delivery_id=JobId(uuid7()), event="webhook.test", data={}))
         assert job is not None
         return job
     if payload.get("blob") is True:
