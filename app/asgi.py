@@ -11,6 +11,7 @@ from app.bootstrap import open_runtime
 from app.settings import Role, Settings
 from app.telemetry import Metrics
 from app.web import docs_page, errors
+from app.web.loop_accounts import LoopMeter
 from app.web.openapi.document import DescribedApp, operation_id
 from app.web.openapi.headers import COMPONENTS
 from app.web.openapi.texts import TAGS
@@ -82,6 +83,8 @@ def create_app(settings: Settings) -> FastAPI:
             ],
             expose_headers=sorted(COMPONENTS),
         )
+    # Within the guard: what a body waits for its tenant's share is no slowness of the client.
+    app.add_middleware(LoopMeter)
     app.add_middleware(SlowBodyGuard, patience=settings.client_patience_seconds)
     app.add_middleware(RequestLog, metrics=metrics, spans=spans)
     return app

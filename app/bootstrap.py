@@ -31,15 +31,17 @@ from app.services.erasure import TenantEraser
 from app.services.events.open import EventService
 from app.services.events.watcher import ChangePollers
 from app.services.execution import Execution
+from app.services.fair_database import FairDatabase
 from app.services.fair_queue import FairSemaphore
 from app.services.jobs import JobService
 from app.services.limits import RateLimiter
+from app.services.loop_shares import LoopShares
 from app.services.maintenance import Maintenance
 from app.services.outputs import OutputService
 from app.services.purging import Purger
 from app.services.renditions import RenditionService
 from app.services.ringing import Ringer
-from app.services.search import SearchService
+from app.services.search import SearchService, search_turns
 from app.services.settling import SettleBatcher
 from app.services.sweeping import Sweeper
 from app.services.tenants import TenantService
@@ -74,6 +76,7 @@ class Runtime:
     erasure: TenantEraser
     purging: Purger
     rates: RateLimiter
+    shares: LoopShares
     uploads: UploadService
     documents: DocumentService
     outputs: OutputService
@@ -106,6 +109,8 @@ async def open_runtime(
     """Everything that the role needs; leaving closes it in the opposite order. `handlers` stand in for Daira's own."""
     async with AsyncExitStack() as stack:
         store = await open_store(settings, stack)
+        # For requests. A worker's jobs have shares of their own.
+        shared = FairDatabase(store.database, pool_size=settings.pool_size)
         doorbells = await open_doorbells(settings, stack, metrics)
         blobs = await open_blobs(settings, stack)
         recognizer = await open_recognizer(settings, stack)
@@ -117,11 +122,10 @@ async def open_runtime(
         watching = ChangePollers(store.database)
         stack.push_async_callback(watching.close)
         sweeping = Sweeper(sweeps=store.sweeps, ringing=ringing, metrics=metrics)
-        documents = DocumentService(database=store.database, blobs=blobs)
-        search, usage = SearchService(database=store.database), UsageService(database=store.database)
-        events = EventService(
-            database=store.database, watching=watching, stopping=stopping, most=settings.max_event_streams
-        )
+        documents = DocumentService(database=shared, blobs=blobs)
+        usage = UsageService(database=shared)
+        search = SearchService(database=shared, turns=search_turns(settings.pool_size))
+        events = EventService(database=shared, watching=watching, stopping=stopping, most=settings.max_event_streams)
         looks = BacklogCache.at(store.sweeps)
         stack.push_async_callback(looks.close)
         metrics.begin(kinds=LANE_OF_KIND, outcomes=AttemptOutcome)
@@ -140,7 +144,7 @@ async def open_runtime(
             settings=settings,
             metrics=metrics,
             tenants=TenantService(
-                database=store.database,
+                database=shared,
                 sweeps=store.sweeps,
                 allowance=_allowance(settings),
                 tokens=open_tokens(settings, stack),
@@ -148,23 +152,24 @@ async def open_runtime(
             erasure=TenantEraser(database=store.database, blobs=blobs),
             purging=purging,
             rates=RateLimiter(),
+            shares=LoopShares(max_open=settings.max_open_requests),
             uploads=UploadService(
-                database=store.database,
+                database=shared,
                 blobs=blobs,
                 ringing=ringing,
                 languages=recognizer.languages,
                 llm=llm is not None,
             ),
             documents=documents,
-            outputs=OutputService(database=store.database, blobs=blobs),
+            outputs=OutputService(database=shared, blobs=blobs),
             renditions=RenditionService(
-                database=store.database,
+                database=shared,
                 blobs=blobs,
                 renderer=open_renderer(settings, stack),
                 turns=FairSemaphore(at_once=settings.renderers),
             ),
             jobs=JobService(
-                database=store.database,
+                database=shared,
                 ringing=ringing,
                 languages=recognizer.languages,
                 llm=llm is not None,
@@ -173,7 +178,7 @@ async def open_runtime(
             ),
             search=search,
             events=events,
-            webhooks=WebhookService(database=store.database, sender=sender, ringing=ringing),
+            webhooks=WebhookService(database=shared, sender=sender, ringing=ringing),
             usage=usage,
             stopping=stopping,
             sweeping=sweeping,

@@ -126,6 +126,9 @@ class Settings(BaseSettings):
     requests_per_minute: int = Field(
         100_000, ge=1, le=2**31 - 1, description="Of one tenant, by each web process; a tenant may have its own."
     )
+    max_open_requests: int = Field(
+        500, ge=1, le=100_000, description="Of one tenant, under way or waiting at a time, by each web process."
+    )
     max_event_streams: int = Field(
         100, ge=1, le=100_000, description="Of one tenant, open at a time, by each web process."
     )

@@ -1,4 +1,4 @@
-"""Authentication, rate limit and scopes of a request, checked in this order.
+"""Authentication, share of the process, rate limit and scopes of a request, checked in this order.
 
 A route requires a caller by the type of its first parameter, which is resolved before any id. So a client without
 access never learns whether an id exists.
@@ -33,6 +33,7 @@ class _CallerSecurity(SecurityBase):
 
     async def __call__(self, request: Request, needed: SecurityScopes) -> Caller:
         caller = await _authenticated(request)
+        await request.state.account.admit(request.app.state.runtime.shares, caller.tenant_id)
         _hold_to_rate(request, caller)
         _require(caller, needed.scopes)
         return caller

@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from app.services.renditions import Rendition
+from app.web.loop_accounts import paced
 
 CHUNK = 256 * 1024
 
@@ -58,7 +59,7 @@ async def with_first_chunk(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]
 
     async def all_of_them() -> AsyncIterator[bytes]:
         yield first
-        async for chunk in chunks:
+        async for chunk in paced(chunks):
             yield chunk
 
     return all_of_them()

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
+from app.web.loop_accounts import metered
+
 LONGEST_WAIT = 60
 """Seconds. A longer wait is cut to this."""
 
@@ -59,7 +61,7 @@ async def unless_disconnected(request: Request, work: Coroutine[Any, Any, Result
 
     Use it only for requests without a body, or whose body was read.
     """
-    doing = asyncio.create_task(work)
+    doing = asyncio.create_task(metered(work))
     watching = asyncio.create_task(_disconnected(request))
     try:
         await asyncio.wait((doing, watching), return_when=asyncio.FIRST_COMPLETED)

@@ -26,7 +26,7 @@ from app.services.execution import Execution
 from app.services.maintenance import Maintenance
 from app.services.purging import Purger
 from app.services.ringing import Ringer
-from app.services.search import SearchService
+from app.services.search import SearchService, search_turns
 from app.services.settling import SettleBatcher
 from app.services.sweeping import Sweeper
 from app.services.usage import UsageService
@@ -205,7 +205,9 @@ def purging(
 
 def upkeep(rig: Rig) -> Maintenance:
     return Maintenance(
-        sweeps=rig.sweeps, search=SearchService(database=rig.database), usage=UsageService(database=rig.database)
+        sweeps=rig.sweeps,
+        search=SearchService(database=rig.database, turns=search_turns(1)),
+        usage=UsageService(database=rig.database),
     )
 
 

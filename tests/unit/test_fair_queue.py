@@ -146,3 +146,27 @@ async def test_all_turns_are_there_again_whatever_happened() -> None:
         for _ in range(3):
             await stack.enter_async_context(crowd.turns.turn(ACME))
     assert crowd.turns.idle
+
+
+async def test_a_tenant_works_within_its_share_though_more_is_free() -> None:
+    crowd = Crowd(FairSemaphore(at_once=3, share=2))
+    for number in range(4):
+        await crowd.join(ACME, f"acme {number}")
+    assert crowd.served == ["acme 0", "acme 1"]
+    await crowd.join(GLOBEX, "globex 0")
+    assert crowd.served[2:] == ["globex 0"]
+    await crowd.end("globex 0")
+    assert len(crowd.served) == 3
+    await crowd.end("acme 0")
+    await until(lambda: crowd.served[3:] == ["acme 2"])
+    await crowd.end_all()
+    assert crowd.turns.idle
+
+
+async def test_a_counted_turn_is_refused_beyond_the_tenants_number() -> None:
+    turns = FairSemaphore(at_once=2, of_one=1)
+    async with turns.counted_turn(ACME):
+        with pytest.raises(TooMany):
+            async with turns.counted_turn(ACME):
+                pass
+    assert turns.idle

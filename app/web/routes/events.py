@@ -11,6 +11,7 @@ from app.domain.changes import ChangeEvent, PositionEvent, ProgressEvent, StateE
 from app.services.events.stream import EventStream
 from app.web.callers import Reader, may_still_read
 from app.web.dependencies import AJobId, TheEvents
+from app.web.loop_accounts import paced
 from app.web.schemas import JobBody, ProgressOfJob
 
 router = APIRouter(tags=["events"])
@@ -78,6 +79,11 @@ async def follow_job(
 
 async def _sent(stream: EventStream) -> AsyncIterator[ServerSentEvent]:
     yield ServerSentEvent(retry=RETRY)
+    async for event in paced(_each_encoded(stream)):
+        yield event
+
+
+async def _each_encoded(stream: EventStream) -> AsyncIterator[ServerSentEvent]:
     async for event in stream.events():
         yield _encoded(event)
 

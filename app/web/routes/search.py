@@ -3,7 +3,7 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
 from app.domain.ids import DocumentId
@@ -12,6 +12,7 @@ from app.web import pagination
 from app.web.callers import Reader
 from app.web.dependencies import TheSearch
 from app.web.pagination import TheListing
+from app.web.waiting import unless_disconnected
 
 router = APIRouter(prefix="/v1/search", tags=["search"])
 
@@ -54,6 +55,7 @@ class HitList(BaseModel):
 
 @router.get("")
 async def search_pages(
+    request: Request,
     tenant_id: Reader,
     search: TheSearch,
     q: Q,
@@ -62,12 +64,13 @@ async def search_pages(
     document_id: UUID | None = None,
 ) -> HitList:
     """Search pages that have the words, best first. Each has a snippet: escaped HTML with found words in `<mark>`."""
-    found = await search.find(
+    finding = search.find(
         tenant_id,
         q,
         limit=limit,
         after=pagination.search_place(listing.cursor),
         document_id=None if document_id is None else DocumentId(document_id),
     )
+    found = await unless_disconnected(request, finding)
     next_cursor = listing.next(None if found.more is None else pagination.pack_search_place(found.more))
     return HitList(data=[HitBody.of(hit) for hit in found.hits], next_cursor=next_cursor)
