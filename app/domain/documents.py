@@ -6,7 +6,7 @@ shown to people and never becomes part of a path.
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -66,6 +66,16 @@ def document_status(document: Document, jobs: list[Job]) -> DocumentStatus:
     if any(not job.state.terminal for job in jobs):
         return DocumentStatus.PROCESSING
     return DocumentStatus.FAILED
+
+
+JOBS_SHOWN = 20
+"""Jobs that come with a document at most; a document may have thousands."""
+
+
+def shown_jobs(jobs: Sequence[Job]) -> list[Job]:
+    """Return those of a document's jobs that come with it, newest first: live ones before ended ones."""
+    chosen = sorted(jobs, key=lambda job: job.state.terminal)[:JOBS_SHOWN]
+    return sorted(chosen, key=lambda job: job.id, reverse=True)
 
 
 def blob_key(tenant: TenantId, document: DocumentId) -> str:

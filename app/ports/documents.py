@@ -91,8 +91,8 @@ class Pages(Protocol):
         """Return the page with its words."""
         ...
 
-    async def some(self, document_id: DocumentId, *, after: int, limit: int) -> list[Page]:
-        """Return pages with their words, in order, from the first number beyond `after`."""
+    async def some(self, document_id: DocumentId, *, after: int, limit: int, words: bool = True) -> list[Page]:
+        """Return pages in order, from the first number beyond `after`; on request without their words."""
         ...
 
     async def warnings(self, document_id: DocumentId) -> Mapping[int, Sequence[WarningCode]]:

@@ -39,6 +39,16 @@ class Jobs(Protocol):
         """Return jobs, newest first."""
         ...
 
+    async def of_documents(
+        self, document_ids: Sequence[DocumentId], *, each: int, kind: str | None = None
+    ) -> list[Job]:
+        """Return up to `each` jobs of each document, newest first. Live ones are chosen before ended ones."""
+        ...
+
+    async def live_equal(self, *, kind: str, dedup_key: str) -> Job | None:
+        """Return the queued or claimed job of this kind and dedup key."""
+        ...
+
     async def live(self, *, at_most: int) -> int:
         """Return the number of queued and claimed jobs, counted up to `at_most`."""
         ...

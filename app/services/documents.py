@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.domain.documents import Document, DocumentCursor, DocumentStatus, blob_key, document_status
+from app.domain.documents import JOBS_SHOWN, Document, DocumentCursor, DocumentStatus, blob_key, document_status
 from app.domain.errors import Conflict, NotFound, NotReady
 from app.domain.ids import DocumentId, TenantId
 from app.domain.jobs import Job
@@ -29,7 +29,7 @@ class DocumentService:
     async def get(self, tenant_id: TenantId, document_id: DocumentId) -> DocumentListing:
         async with self.database.begin(tenant_id) as tx:
             document = await existing_document(tx, document_id)
-            return DocumentListing(document=document, jobs=await tx.jobs.newest(document_ids=[document_id]))
+            return DocumentListing(document=document, jobs=await jobs_shown(tx, document_id))
 
     async def newest(
         self,
@@ -53,17 +53,11 @@ class DocumentService:
                 created_before=created_before,
                 sha256=sha256,
             )
-            jobs = await tx.jobs.newest(document_ids=[document.id for document in documents])
+            jobs = await tx.jobs.of_documents([document.id for document in documents], each=JOBS_SHOWN + 1)
         return [
             DocumentListing(document=document, jobs=[job for job in jobs if job.document_id == document.id])
             for document in documents
         ]
-
-    async def pages(self, tenant_id: TenantId, document_id: DocumentId) -> list[Page]:
-        """Return all pages without their words. Raises what `ready_document` raises."""
-        async with self.database.begin(tenant_id) as tx:
-            await ready_document(tx, document_id)
-            return await tx.pages.all(document_id)
 
     async def page(self, tenant_id: TenantId, document_id: DocumentId, number: int) -> Page:
         async with self.database.begin(tenant_id) as tx:
@@ -73,10 +67,6 @@ class DocumentService:
         if page is None:
             raise NotFound("there is no such page")
         return page
-
-    async def text(self, tenant_id: TenantId, document_id: DocumentId) -> str:
-        """Return the text of all pages, separated by form feeds."""
-        return "\f".join(page.text for page in await self.pages(tenant_id, document_id))
 
     async def remove(self, tenant_id: TenantId, document_id: DocumentId) -> None:
         """Remove the rows, then the bytes, so that no row is ever left without its bytes.
@@ -91,6 +81,11 @@ class DocumentService:
             raise NotFound("there is no such document")
 
 
+async def jobs_shown(tx: Tx, document_id: DocumentId) -> list[Job]:
+    """Return the jobs that come with the document, and one more if there are more."""
+    return await tx.jobs.of_documents([document_id], each=JOBS_SHOWN + 1)
+
+
 async def existing_document(tx: Tx, document_id: DocumentId) -> Document:
     document = await tx.documents.get(document_id)
     if document is None:
@@ -101,7 +96,7 @@ async def existing_document(tx: Tx, document_id: DocumentId) -> Document:
 async def ready_document(tx: Tx, document_id: DocumentId) -> Document:
     """Return the document. Raises NotReady until its text is there, Conflict if it never will be."""
     document = await existing_document(tx, document_id)
-    match document_status(document, jobs := await tx.jobs.newest(document_ids=[document_id])):
+    match document_status(document, jobs := await jobs_shown(tx, document_id)):
         case DocumentStatus.READY:
             return document
         case DocumentStatus.PROCESSING:

@@ -14,7 +14,7 @@ from app.domain.jobs import Attempt, Job, JobState
 from app.domain.webhooks import KIND as WEBHOOK
 from app.ports.database import Database, Tx
 from app.services import idempotency
-from app.services.documents import DocumentListing, existing_document
+from app.services.documents import DocumentListing, existing_document, jobs_shown
 from app.services.events.follower import Subscription
 from app.services.events.watcher import ChangePollers
 from app.services.limits import refuse_beyond_queue_limit
@@ -84,7 +84,7 @@ class JobService:
         try:
             async with self.database.begin(document.tenant_id) as tx:
                 now = await existing_document(tx, document.id)
-                return DocumentListing(document=now, jobs=await tx.jobs.newest(document_ids=[document.id]))
+                return DocumentListing(document=now, jobs=await jobs_shown(tx, document.id))
         except (NotFound, Unavailable):  # an accepted upload is never answered with an error
             return accepted
 
@@ -170,7 +170,7 @@ class JobService:
             if job is None:
                 raise NotFound("there is no such job")
             check_kinds([JobRequest(kind=job.kind, payload=job.payload)], llm=self.llm)
-            _refuse_to_retry(job, equal=await _live_equal(tx, job))
+            _refuse_to_retry(job, equal=await _live_equal(tx, kind=job.kind, dedup_key=job.dedup_key))
             retried = await tx.jobs.retry(job_id, states=_retryable(job))
             if retried is None:
                 raise Conflict("the job has just changed; read it again")
@@ -198,7 +198,7 @@ async def _enter(tx: Tx, document_id: DocumentId, request: JobRequest) -> tuple[
     new = job is not None
     while job is None:
         # The equal job may end between the two queries, and so make room.
-        job = _equal(await tx.jobs.newest(document_ids=[document_id], kind=wanted.kind), wanted.dedup_key)
+        job = await _live_equal(tx, kind=wanted.kind, dedup_key=wanted.dedup_key)
         job, new = (job, False) if job else (await tx.jobs.add(wanted), True)
     return RequestedJob(job=job, new=new), waits
 
@@ -209,7 +209,8 @@ async def _text_to_come(tx: Tx, document_id: DocumentId) -> None:
 
 
 async def _live_text(tx: Tx, document_id: DocumentId) -> bool:
-    return any(not job.state.terminal for job in await tx.jobs.newest(document_ids=[document_id], kind=TEXT_KIND))
+    jobs = await tx.jobs.of_documents([document_id], each=1, kind=TEXT_KIND)
+    return any(not job.state.terminal for job in jobs)
 
 
 def _left_no_text(job: Job) -> bool:
@@ -228,11 +229,5 @@ def _refuse_to_retry(job: Job, *, equal: Job | None) -> None:
         raise Conflict(f"an equal job is already {equal.state}: {equal.id}")
 
 
-async def _live_equal(tx: Tx, job: Job) -> Job | None:
-    if job.dedup_key is None or job.document_id is None:
-        return None
-    return _equal(await tx.jobs.newest(document_ids=[job.document_id], kind=job.kind), job.dedup_key)
-
-
-def _equal(jobs: list[Job], dedup_key: str | None) -> Job | None:
-    return next((job for job in jobs if job.dedup_key == dedup_key and not job.state.terminal), None)
+async def _live_equal(tx: Tx, *, kind: str, dedup_key: str | None) -> Job | None:
+    return None if dedup_key is None else await tx.jobs.live_equal(kind=kind, dedup_key=dedup_key)

@@ -20,14 +20,18 @@ from app.services.documents import existing_document, ready_document
 PAGES_AT_A_TIME = 10
 """Pages in one batch; usually half a megabyte of words."""
 
+TEXTS_AT_A_TIME = 50
+"""Pages without their words in one batch."""
 
-async def pages_in_batches(database: Database, document: Document) -> AsyncIterator[list[Page]]:
-    """Yield the pages with their words, in order. Raises NotFound if the document is removed meanwhile."""
+
+async def pages_in_batches(database: Database, document: Document, *, words: bool = True) -> AsyncIterator[list[Page]]:
+    """Yield the pages in order. Raises NotFound if the document is removed meanwhile."""
+    limit = PAGES_AT_A_TIME if words else TEXTS_AT_A_TIME
     last = 0
     while True:
         async with database.begin(document.tenant_id) as tx:
             await existing_document(tx, document.id)
-            pages = await tx.pages.some(document.id, after=last, limit=PAGES_AT_A_TIME)
+            pages = await tx.pages.some(document.id, after=last, limit=limit, words=words)
         if not pages:
             return
         yield pages
@@ -93,6 +97,19 @@ class OutputService:
                 # A page takes some milliseconds: let other tasks run in between.
                 await asyncio.sleep(0)
         yield form.foot.encode()
+
+    async def text(self, document: Document) -> AsyncIterator[bytes]:
+        """Yield the text of all pages, separated by form feeds."""
+        separator = ""
+        async for page in self.pages(document):
+            yield (separator + page.text).encode()
+            separator = "\f"
+
+    async def pages(self, document: Document) -> AsyncIterator[Page]:
+        """Yield the pages without their words, in order."""
+        async for pages in pages_in_batches(self.database, document, words=False):
+            for page in pages:
+                yield page
 
     def original(self, document: Document) -> AsyncIterator[bytes]:
         return read_verified(self.blobs, document)

@@ -25,6 +25,7 @@ from app.domain.usage import UsageCounts
 from app.ports.blobs import Blobs
 from app.ports.database import Database, Tx
 from app.services import idempotency, outputs
+from app.services.documents import jobs_shown
 from app.services.limits import refuse_beyond_queue_limit
 from app.services.ringing import Ringer
 from app.tracing import current
@@ -225,7 +226,7 @@ async def _enter_idempotently(
     while earlier := await idempotency.earlier_result(tx, once, _parts(document, requests)):
         known = await tx.documents.get(DocumentId(earlier.resource_id))
         if known is not None:
-            jobs = await tx.jobs.newest(document_ids=[known.id])
+            jobs = await jobs_shown(tx, known.id)
             return AcceptedUpload(document=known, jobs=jobs, deduplicated=not earlier.made, replayed=True), []
         await idempotency.forget_result(tx, once)
     accepted, new = await _enter(tx, document, requests)
@@ -250,7 +251,7 @@ async def _enter(tx: Tx, document: Document, requests: Sequence[JobRequest]) -> 
         # A document with the same bytes exists; or existed a moment ago, and its removal made room for this one.
         known = await tx.documents.with_bytes(document.sha256)
         if known is not None:
-            jobs = await tx.jobs.newest(document_ids=[known.id])
+            jobs = await jobs_shown(tx, known.id)
             # Sent again after a failure: that asks for another try.
             failed = document_status(known, jobs) is DocumentStatus.FAILED
             again = await _add_jobs(tx, known, requests) if failed else []

@@ -16,6 +16,14 @@ from app.domain.errors import Invalid, TooLarge
 FIELD_LIMIT = 256 * 1024
 """The largest size, in bytes, of a field that is not the file."""
 
+METADATA_LIMIT = 16 * 1024
+"""The largest size of a document's metadata, in bytes: a listing has those of a hundred documents."""
+
+SMALL_BODY = 16 * 1024
+"""The largest size of a body that is parsed in the event loop, in bytes."""
+
+FIELD_LIMITS = {"metadata": METADATA_LIMIT, "language": 1024}
+
 PARTS_LIMIT = 20
 
 
@@ -43,7 +51,9 @@ class MultipartForm:
                 self.filename = event.filename or ""
                 yield _until_end(events)
             else:
-                self.fields[event.name] = await read_text(_until_end(events), field=event.name)
+                self.fields[event.name] = await read_text(
+                    _until_end(events), field=event.name, limit=FIELD_LIMITS.get(event.name, FIELD_LIMIT)
+                )
 
     async def _events(self) -> AsyncIterator[MultipartSegment | bytearray | bytes | None]:
         media_type, options = parse_options_header(self.content_type)
@@ -68,14 +78,14 @@ async def _until_end(
         yield bytes(event)
 
 
-async def read_text(chunks: AsyncIterator[bytes], *, field: str = "") -> str:
+async def read_text(chunks: AsyncIterator[bytes], *, field: str = "", limit: int = FIELD_LIMIT) -> str:
     """Read a short part, or a body that is no form, as text. Raises TooLarge, and Invalid if it is not UTF-8."""
     name = f"the field {field!r}" if field else "the body"
     content = bytearray()
     async for chunk in chunks:
         content += chunk
-        if len(content) > FIELD_LIMIT:
-            raise TooLarge(f"{name} has more than {FIELD_LIMIT:,} bytes", pointer=f"/{field}")
+        if len(content) > limit:
+            raise TooLarge(f"{name} has more than {limit:,} bytes", pointer=f"/{field}")
     try:
         return content.decode()
     except UnicodeDecodeError:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator
 
-from app.domain.documents import Document, DocumentStatus, document_status
+from app.domain.documents import JOBS_SHOWN, Document, DocumentStatus, document_status, shown_jobs
 from app.domain.jobs import Attempt, AttemptOutcome, Job, JobState
 from app.domain.keys import Scope
 from app.domain.pages import Page, Source
@@ -132,6 +132,9 @@ class DocumentBody(BaseModel):
     deduplicated: bool
     created_at: datetime
     jobs: list[JobBody]
+    """Up to 20 jobs, newest first; queued and claimed ones are shown before ended ones."""
+    more_jobs: bool
+    """True if it has more jobs than these. `GET /v1/jobs?document_id=` lists all."""
 
     @classmethod
     def of(cls, document: Document, of_it: list[Job], *, deduplicated: bool = False) -> "DocumentBody":
@@ -148,7 +151,8 @@ class DocumentBody(BaseModel):
             warnings=[WarningBody.model_validate(warning, from_attributes=True) for warning in document.warnings],
             deduplicated=deduplicated,
             created_at=document.created_at,
-            jobs=[JobBody.of(job) for job in of_it],
+            jobs=[JobBody.of(job) for job in shown_jobs(of_it)],
+            more_jobs=len(of_it) > JOBS_SHOWN,
         )
 
 

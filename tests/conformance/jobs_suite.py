@@ -54,6 +54,31 @@ class JobsSuite:
         assert await rig.again(job) == job
         assert await rig.attempts(job) == []
 
+    async def test_jobs_of_documents_are_so_many_of_each_and_live_ones_before_ended_ones(self, rig: Rig) -> None:
+        tenant, other = await rig.tenant(), await rig.tenant("other")
+        document, second = await rig.document(tenant), await rig.document(tenant)
+        await rig.enqueue(other)
+        live = await added(rig, tenant, new_job(document_id=document.id, kind="summarize", dedup_key="live"))
+        ended = []
+        for _ in range(3):
+            async with rig.database.begin(tenant) as tx:
+                job = await tx.jobs.add(new_job(document_id=document.id, dedup_key="ended"))
+                assert job is not None
+                await tx.jobs.cancel(job.id)
+                ended.append(job)
+        alone = await added(rig, tenant, new_job(document_id=second.id))
+        assert live is not None
+        assert alone is not None
+        async with rig.database.begin(tenant) as tx:
+            found = await tx.jobs.of_documents([document.id, second.id], each=2)
+            assert [job.id for job in found] == [alone.id, ended[-1].id, live.id]
+            of_kind = await tx.jobs.of_documents([document.id], each=2, kind=KIND)
+            assert [job.id for job in of_kind] == [ended[2].id, ended[1].id]
+            assert await tx.jobs.of_documents([], each=2) == []
+            assert await tx.jobs.live_equal(kind="summarize", dedup_key="live") == live
+            assert await tx.jobs.live_equal(kind=KIND, dedup_key="live") is None
+            assert await tx.jobs.live_equal(kind=KIND, dedup_key="ended") is None
+
     async def test_live_jobs_are_those_queued_or_claimed_counted_no_further_than_asked(self, rig: Rig) -> None:
         tenant, other = await rig.tenant(), await rig.tenant("other")
         await rig.enqueue(other)

@@ -239,13 +239,13 @@ class EndsMeanwhile:
     @asynccontextmanager
     async def begin(self, tenant_id: TenantId) -> AsyncIterator[Any]:
         async with self._inner.begin(tenant_id) as tx:
-            newest = tx.jobs.newest
+            live_equal = tx.jobs.live_equal
 
             async def after_a_cancel(**filters: Any) -> Any:
                 await tx.jobs.cancel(self._job_id)
-                return await newest(**filters)
+                return await live_equal(**filters)
 
-            tx.jobs.newest = after_a_cancel  # type: ignore[method-assign]
+            tx.jobs.live_equal = after_a_cancel  # type: ignore[method-assign]
             yield tx
 
 

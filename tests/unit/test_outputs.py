@@ -10,7 +10,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from app.domain.documents import Document, blob_key
+from app.domain.documents import JOBS_SHOWN, Document, blob_key
 from app.domain.errors import DocumentFault, NotFound
 from app.domain.formats.formats import MARKDOWN
 from app.domain.ids import DocumentId
@@ -32,9 +32,10 @@ async def got(web: Served, document: object, form: str, **headers: str) -> httpx
     return await web.client.get(f"/v1/documents/{document}/{form}", headers=headers)
 
 
-async def with_pages(web: Served, count: int, *, media_type: str = "application/pdf") -> Document:
+async def with_pages(
+    web: Served, count: int, *, media_type: str = "application/pdf", content: bytes = b"%PDF-1.7 of some pages"
+) -> Document:
     """A document as a worker leaves it, with the pages of a rig."""
-    content = b"%PDF-1.7 of some pages"
     async with web.runtime.outputs.database.begin(ACME) as tx:
         document = new_document(
             ACME, media_type=media_type, sha256=sha256(content).hexdigest(), size=len(content), page_count=None
@@ -44,6 +45,41 @@ async def with_pages(web: Served, count: int, *, media_type: str = "application/
         await tx.documents.set_read(document.id, page_count=count)
     await web.runtime.outputs.blobs.put(blob_key(ACME, document.id), whole(content))
     return document
+
+
+async def test_text_and_pages_are_sent_batch_by_batch_and_without_words(
+    web: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "TEXTS_AT_A_TIME", 2)
+    document = await with_pages(web, 5)
+    assert (await got(web, document.id, "text")).text == "\f".join(f"page-{number}" for number in range(1, 6))
+    listed = (await got(web, document.id, "pages")).json()["data"]
+    assert [(page["number"], page["text"]) for page in listed] == [(n, f"page-{n}") for n in range(1, 6)]
+    batches = [
+        len(batch) async for batch in outputs.pages_in_batches(web.runtime.outputs.database, document, words=False)
+    ]
+    assert batches == [2, 2, 1]
+    empty = await with_pages(web, 0, content=b"%PDF-1.7 of none")
+    assert (await got(web, empty.id, "text")).text == ""
+    assert (await got(web, empty.id, "pages")).json() == {"data": []}
+
+
+async def test_a_document_comes_with_so_many_of_its_jobs_and_says_that_there_are_more(web: Served) -> None:
+    document = await web.uploaded()
+    path = f"/v1/documents/{document['id']}"
+    assert document["more_jobs"] is False
+    oldest = document["jobs"][0]["id"]
+    for number in range(1, JOBS_SHOWN + 2):
+        job = (await web.client.post(f"{path}/jobs", json={"kind": "ocr", "pages": str(number)})).json()
+        await web.client.post(f"/v1/jobs/{job['id']}/cancel")
+    for shown in ((await web.client.get(path)).json(), (await web.client.get("/v1/documents")).json()["data"][0]):
+        ids = [job["id"] for job in shown["jobs"]]
+        assert len(ids) == JOBS_SHOWN
+        assert ids == sorted(ids, reverse=True)
+        assert shown["more_jobs"] is True
+        # The one job that is not over is still among them, and decides on the status.
+        assert oldest in ids
+        assert shown["status"] == "processing"
 
 
 async def whole(content: bytes) -> AsyncIterator[bytes]:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.types import Message
 
-from app.web.bodies import FIELD_LIMIT, PARTS_LIMIT
+from app.web.bodies import FIELD_LIMIT, METADATA_LIMIT, PARTS_LIMIT
 from tests.unit.served import END, PROBLEM, Served, new_bytes, part, served
 
 DEEP = 100_000
@@ -130,6 +130,17 @@ async def test_a_field_sent_twice_is_refused(web: Served) -> None:
         await refused(web, answer, pointer=f"/{name}")
 
 
+async def test_metadata_beyond_its_limit_is_refused(web: Served) -> None:
+    fits = json.dumps({"a": "x" * (METADATA_LIMIT - 9)})
+    assert len(fits) == METADATA_LIMIT
+    assert (await web.upload(metadata=fits)).status_code == 202
+    blobs = web.blobs
+    answer = await web.upload(metadata=fits + " ")
+    assert answer.status_code == 413
+    assert answer.json()["errors"][0]["pointer"] == "/metadata"
+    assert web.blobs == blobs
+
+
 @pytest.mark.parametrize(
     "metadata",
     [
@@ -151,8 +162,8 @@ async def test_a_field_sent_twice_is_refused(web: Served) -> None:
         '{"a": "\\ud800"}',
         '{"\\udfff": 1}',
         '{"a": ' + "9" * 5000 + "}",
-        "[" * DEEP,
-        '{"a":' * (DEEP // 5),
+        "[" * (METADATA_LIMIT - 1),
+        '{"a":' * 3_000,
         '{"a":' + "[" * 2000 + "]" * 2000 + "}",
         '{"a":' + "[" * 900 + "]" * 900 + "}",
         '{"a":' + "[" * 300 + "]" * 300 + "}",

@@ -182,8 +182,8 @@ class MemoryPages:
         pages = self._session.reading().pages.get(document_id, ())
         return next((page for page in pages if page.number == number), None)
 
-    async def some(self, document_id: DocumentId, *, after: int, limit: int) -> list[Page]:
-        pages = self._session.reading().pages.get(document_id, ())
+    async def some(self, document_id: DocumentId, *, after: int, limit: int, words: bool = True) -> list[Page]:
+        pages = self._session.reading().pages.get(document_id, ()) if words else await self.all(document_id)
         return [page for page in pages if page.number > after][:limit]
 
     async def warnings(self, document_id: DocumentId) -> Mapping[int, Sequence[WarningCode]]:

@@ -62,6 +62,19 @@ class MemoryJobs:
         ]
         return sorted(found, key=lambda job: job.id, reverse=True)[:limit]
 
+    async def of_documents(
+        self, document_ids: Sequence[DocumentId], *, each: int, kind: str | None = None
+    ) -> list[Job]:
+        chosen: list[Job] = []
+        for document_id in document_ids:
+            found = await self.newest(document_ids=[document_id], kind=kind)
+            chosen += sorted(found, key=lambda job: job.state.terminal)[:each]
+        return sorted(chosen, key=lambda job: job.id, reverse=True)
+
+    async def live_equal(self, *, kind: str, dedup_key: str) -> Job | None:
+        found = await self.newest(kind=kind)
+        return next((job for job in found if job.dedup_key == dedup_key and not job.state.terminal), None)
+
     async def live(self, *, at_most: int) -> int:
         rows = self._session.reading().jobs.values()
         return min(at_most, sum(not row.job.state.terminal and row.job.kind != WEBHOOK for row in rows))

@@ -105,6 +105,7 @@ def stored_error(stored: object) -> JobError | None:
     return stored_value(JobError, stored, code="internal", message="")
 
 
+LIVE_STATES = (JobState.QUEUED, JobState.CLAIMED)
 LIVE = text("dedup_key is not null and state in ('queued', 'claimed')")
 
 DUE = func.now() + bindparam("run_in", type_=INTERVAL)
@@ -185,6 +186,21 @@ class PostgresJobs:
             .limit(limit)
         )
         return [job_of(row, result=row.data) for row in await self._clamped.execute(statement)]
+
+    async def of_documents(
+        self, document_ids: Sequence[DocumentId], *, each: int, kind: str | None = None
+    ) -> list[Job]:
+        c = jobs.c
+        order = (c.state.in_(LIVE_STATES).desc(), c.id.desc())
+        number = func.row_number().over(partition_by=c.document_id, order_by=order).label("number")
+        of_them = and_(c.tenant_id == self._tenant_id, c.document_id.in_(document_ids))
+        numbered = select(c.id, number).where(of_them, *([] if kind is None else [c.kind == kind])).subquery()
+        chosen = select(numbered.c.id).where(numbered.c.number <= each)
+        return await self.select(c.id.in_(chosen), limit=None)
+
+    async def live_equal(self, *, kind: str, dedup_key: str) -> Job | None:
+        equal = (jobs.c.kind == kind, jobs.c.dedup_key == dedup_key, jobs.c.state.in_(LIVE_STATES))
+        return next(iter(await self.select(*equal, limit=1)), None)
 
     async def live(self, *, at_most: int) -> int:
         (row,) = await self._clamped.call(LIVE_JOBS, self._tenant_id, at_most)

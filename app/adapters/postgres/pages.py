@@ -41,6 +41,8 @@ insert into daira.pages (tenant_id, document_id, {COLUMNS}) select $1, $2, {COLU
 on conflict do nothing
 """
 
+WORDLESS = [column for column in pages.c if column is not pages.c.words]
+
 WORDS_AT_ONCE = 5_000
 
 NUMBERS_OF_A_WORD = 7
@@ -85,18 +87,19 @@ class PostgresPages:
         return frozenset(rows.scalars())
 
     async def all(self, document_id: DocumentId) -> list[Page]:
-        columns = [column for column in pages.c if column is not pages.c.words]
-        statement = select(*columns).where(self._of(document_id)).order_by(pages.c.number)
+        statement = select(*WORDLESS).where(self._of(document_id)).order_by(pages.c.number)
         return [_page(row) for row in await self._clamped.execute(statement)]
 
     async def get(self, document_id: DocumentId, number: int) -> Page | None:
         pages = await self.some(document_id, after=number - 1, limit=1)
         return pages[0] if pages and pages[0].number == number else None
 
-    async def some(self, document_id: DocumentId, *, after: int, limit: int) -> list[Page]:
+    async def some(self, document_id: DocumentId, *, after: int, limit: int, words: bool = True) -> list[Page]:
         wanted = and_(self._of(document_id), pages.c.number > after)
-        statement = select(pages).where(wanted).order_by(pages.c.number).limit(limit)
+        statement = select(*(pages.c if words else WORDLESS)).where(wanted).order_by(pages.c.number).limit(limit)
         rows = (await self._clamped.execute(statement)).all()
+        if not words:
+            return [_page(row) for row in rows]
         return await asyncio.to_thread(lambda: [_with_words(row) for row in rows])
 
     async def warnings(self, document_id: DocumentId) -> Mapping[int, Sequence[WarningCode]]:

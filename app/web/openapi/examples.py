@@ -62,6 +62,7 @@ DOCUMENT: dict[str, Any] = {
     "deduplicated": False,
     "created_at": "2026-11-30T09:00:00Z",
     "jobs": [JOB],
+    "more_jobs": False,
 }
 
 SCHEMA_EXAMPLES: dict[str, Any] = {

@@ -39,7 +39,7 @@ UPLOAD_FORM: dict[str, Any] = {
                         },
                         "metadata": {
                             "type": "string",
-                            "description": "JSON object, as text; stored with the document.",
+                            "description": "JSON object, as text of up to 16 KiB; stored with the document.",
                             "default": "{}",
                             "contentMediaType": "application/json",
                             "contentSchema": {"type": "object"},

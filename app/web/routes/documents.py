@@ -1,15 +1,16 @@
 """Documents: upload, read, remove."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from app.domain.documents import DocumentStatus, displayable_filename
 from app.domain.errors import Conflict, Invalid, LlmNotConfigured, NotFound, NotReady, TooMany, Unsupported
 from app.domain.idempotency import IdempotencyKey
+from app.domain.pages import Page
 from app.domain.tenants import Caller
 from app.services.documents import DocumentListing
 from app.services.uploads import AcceptedUpload, ReceivedBlob, UploadService
@@ -22,10 +23,11 @@ from app.web.dependencies import (
     PageNumber,
     TheDocuments,
     TheJobs,
+    TheOutputs,
     TheUploads,
     tell_replayed,
 )
-from app.web.file_responses import NOT_MODIFIED, conditional_json
+from app.web.file_responses import NOT_MODIFIED, conditional_json, with_first_chunk
 from app.web.job_requests import JOB_BODY, parse_request, parse_requests
 from app.web.openapi.headers import header_parameters
 from app.web.openapi.upload_form import UPLOAD_FORM
@@ -145,17 +147,29 @@ async def delete_document(tenant_id: Writer, document_id: ADocumentId, documents
 
 @router.get("/{document_id}/text", response_class=PlainTextResponse, response_description="The text.")
 @refuses(NotReady, Conflict)
-async def get_text(tenant_id: Reader, document_id: ADocumentId, documents: TheDocuments) -> PlainTextResponse:
+async def get_text(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> StreamingResponse:
     """Return the text of all pages, separated by form feeds; 409 `not_ready` until it is there."""
-    return PlainTextResponse(await documents.text(tenant_id, document_id))
+    document = await outputs.read_document(tenant_id, document_id)
+    text = await with_first_chunk(outputs.text(document))
+    return StreamingResponse(text, media_type="text/plain; charset=utf-8")
 
 
-@router.get("/{document_id}/pages")
+@router.get("/{document_id}/pages", response_model=PageList)
 @refuses(NotReady, Conflict)
-async def list_pages(tenant_id: Reader, document_id: ADocumentId, documents: TheDocuments) -> PageList:
+async def list_pages(tenant_id: Reader, document_id: ADocumentId, outputs: TheOutputs) -> StreamingResponse:
     """Return all pages with their text, without their words."""
-    pages = await documents.pages(tenant_id, document_id)
-    return PageList(data=[PageBody.of(page) for page in pages])
+    document = await outputs.read_document(tenant_id, document_id)
+    pages = await with_first_chunk(_page_list(outputs.pages(document)))
+    return StreamingResponse(pages, media_type="application/json")
+
+
+async def _page_list(pages: AsyncIterator[Page]) -> AsyncIterator[bytes]:
+    """The JSON of a `PageList`, page by page: a long document's would be tens of megabytes."""
+    before = b'{"data":['
+    async for page in pages:
+        yield before + PageBody.of(page).model_dump_json().encode()
+        before = b","
+    yield (b"" if before == b"," else before) + b"]}"
 
 
 @router.get("/{document_id}/pages/{number}")

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.domain.errors import Conflict, Invalid
 from app.web import pagination
-from app.web.bodies import read_text
+from app.web.bodies import SMALL_BODY, read_text
 from app.web.callers import Reader, WebhookWriter
 from app.web.dependencies import AWebhookId, TheWebhooks
 from app.web.pagination import TheListing
@@ -37,7 +37,7 @@ async def add_webhook(
 ) -> WebhookWithSecret:
     """Add a URL that events are sent to, signed as Standard Webhooks says. The secret is shown only this once."""
     # Read here, because the framework would read the whole body before it checks the key.
-    wanted = parse_webhook_request(WebhookRequest, await read_text(request.stream()))
+    wanted = parse_webhook_request(WebhookRequest, await read_text(request.stream(), limit=SMALL_BODY))
     webhook = await webhooks.add(tenant_id, url=wanted.url, events=wanted.events, description=wanted.description)
     response.headers["Location"] = f"/v1/webhooks/{webhook.id}"
     return WebhookWithSecret.shown(webhook)
@@ -71,7 +71,7 @@ async def rotate_webhook(
     tenant_id: WebhookWriter, webhook_id: AWebhookId, request: Request, webhooks: TheWebhooks
 ) -> WebhookWithSecret:
     """Sign with a new secret, shown only this once. During the overlap the former one signs as well."""
-    wanted = parse_webhook_request(RotationRequest, await read_text(request.stream()))
+    wanted = parse_webhook_request(RotationRequest, await read_text(request.stream(), limit=SMALL_BODY))
     overlap = timedelta(seconds=wanted.overlap_seconds)
     return WebhookWithSecret.shown(await webhooks.rotate(tenant_id, webhook_id, overlap=overlap))
 
