@@ -52,9 +52,12 @@ from app.settings import Role, Settings
 from app.telemetry import Metrics
 from app.temp_copies import remove_abandoned
 from app.tracing import NullSpans, Spans
+from app.web import job_checks
+from app.web.job_checks import JobChecks
 from app.wiring import (
     Store,
     open_blobs,
+    open_caller,
     open_doorbells,
     open_llm,
     open_recognizer,
@@ -77,6 +80,7 @@ class Runtime:
     purging: Purger
     rates: RateLimiter
     shares: LoopShares
+    checks: JobChecks
     uploads: UploadService
     documents: DocumentService
     outputs: OutputService
@@ -153,6 +157,9 @@ async def open_runtime(
             purging=purging,
             rates=RateLimiter(),
             shares=LoopShares(max_open=settings.max_open_requests),
+            checks=JobChecks(
+                open_caller(job_checks.FUNCTION, stack, children=job_checks.AT_ONCE, cpu_seconds=job_checks.CPU_SECONDS)
+            ),
             uploads=UploadService(
                 database=shared,
                 blobs=blobs,

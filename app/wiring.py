@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -34,12 +35,14 @@ from app.adapters.webhook.targets import TargetResolver
 from app.domain.doorbells import Lane
 from app.domain.errors import Unavailable
 from app.ports.blobs import InventoriedBlobs
+from app.ports.calls import BoundedCaller
 from app.ports.database import KeyedDatabase
 from app.ports.doorbell import Doorbell
 from app.ports.leases import Leases, Sweeps
 from app.ports.llm import Llm
 from app.ports.reading import Recognizer, Renderer
 from app.ports.tokens import TokenVerifier
+from app.reading.function_caller import ProcessCaller
 from app.reading.null import NullRecognizer, NullRenderer
 from app.reading.recognizer import ProcessRecognizer
 from app.reading.renderer import ProcessRenderer
@@ -273,6 +276,11 @@ def open_renderer(settings: Settings, stack: AsyncExitStack) -> Renderer:
         max_pages=settings.max_pages,
     )
     return _closed_at_exit(renderer, stack)
+
+
+def open_caller(function: str, stack: AsyncExitStack, *, children: int, cpu_seconds: float) -> BoundedCaller:
+    """It starts no process until it is asked."""
+    return _closed_at_exit(ProcessCaller(function, children=children, cpu=timedelta(seconds=cpu_seconds)), stack)
 
 
 def _engine(settings: Settings, stack: AsyncExitStack, *, pool_size: int, name: str) -> PostgresEngine:

@@ -18,6 +18,7 @@ from app.services.search import SearchService
 from app.services.uploads import UploadService
 from app.services.usage import UsageService
 from app.services.webhooks import WebhookService
+from app.web.job_checks import JobChecks
 from app.web.refusals import refuses
 
 
@@ -46,6 +47,7 @@ def _id_of(noun: str) -> BeforeValidator:
 PageNumber = Annotated[int, Path(description="From 1.", json_schema_extra={"minimum": 1})]
 """A page number. One out of any range gets the same 404 as a missing page."""
 
+TheChecks = Annotated[JobChecks, _of_runtime("checks")]
 TheDocuments = Annotated[DocumentService, _of_runtime("documents")]
 TheEvents = Annotated[EventService, _of_runtime("events")]
 TheJobs = Annotated[JobService, _of_runtime("jobs")]

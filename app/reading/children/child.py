@@ -6,12 +6,11 @@ blame), `error` (Daira is to blame) or the result.
 
 import gc
 import json
-import os
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from app.domain.errors import DocumentFault
 from app.domain.filetypes.types import IMAGES, PDF
@@ -132,7 +131,7 @@ class RequestHandler:
 
 
 def main() -> None:
-    requests, answers = _private_pipes()
+    requests, answers = wire.private_pipes()
     setup = json.loads(sys.argv[1])
     if setup["recognition"]:
         # OCR takes a core for seconds a page. Whatever takes milliseconds on this machine goes first.
@@ -147,28 +146,13 @@ def main() -> None:
         dpi=setup["dpi"],
         max_pages=setup["max_pages"],
     )
-    _send(answers, {"ready": True})
+    wire.send(answers, {"ready": True})
     # No object so far is garbage, and a page has thousands of words, none of them in a cycle.
     gc.freeze()
     gc.set_threshold(100_000)
     while (request := wire.read(requests)) is not None:
         allow_cpu(setup["cpu_seconds"])
-        _send(answers, _guarded(handler, request))
-
-
-def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Private copies of stdin and stdout. C libraries print to stdout, which becomes stderr."""
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    os.dup2(2, 1)
-    return requests, answers
-
-
-def _send(answers: BinaryIO, message: wire.Message) -> None:
-    answers.write(wire.frame(message))
-    answers.flush()
+        wire.send(answers, _guarded(handler, request))
 
 
 def _guarded(handler: RequestHandler, request: wire.Message) -> wire.Message:

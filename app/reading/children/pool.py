@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from app.reading.children.process import ChildDied, ChildFailed, ChildProcess
+from app.reading.children.process import READER, ChildDied, ChildFailed, ChildProcess
 
 FILES_BEFORE_RETIREMENT = 200
 """A child is replaced after so many files, because C libraries leak. A fresh child costs 0.3 s."""
@@ -34,9 +34,10 @@ class PoolSlot:
 class ChildPool:
     """Starts up to `size` children and lends each to one slot at a time."""
 
-    def __init__(self, *, size: int, setup: Mapping[str, Any]) -> None:
+    def __init__(self, *, size: int, setup: Mapping[str, Any], program: str = READER) -> None:
         self._size = size
         self._setup = setup
+        self._program = program
         self._free_slots = asyncio.Semaphore(size)
         self._idle: list[ChildProcess] = []
         self._living: set[ChildProcess] = set()
@@ -113,7 +114,7 @@ class ChildPool:
     async def _spawned(self) -> ChildProcess:
         async with self._spawn_lock:
             self._check_open()
-            child = await ChildProcess.spawn(self._setup)
+            child = await ChildProcess.spawn(self._setup, program=self._program)
             self._living.add(child)
             ending = asyncio.create_task(self._forget_when_ended(child))
             self._endings.add(ending)

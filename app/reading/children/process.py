@@ -13,6 +13,9 @@ from typing import Any, Self, TypeVar
 
 from app.reading.children import wire
 
+READER = "app.reading.children.child"
+"""The module of the program that reads and renders documents."""
+
 _ROOT = Path(__file__).resolve().parents[3]
 """The folder that holds the package `app`."""
 _READY_WITHIN = timedelta(seconds=60)
@@ -47,14 +50,14 @@ class ChildProcess:
         """The number of files opened so far."""
 
     @classmethod
-    async def spawn(cls, setup: Mapping[str, Any]) -> Self:
+    async def spawn(cls, setup: Mapping[str, Any], *, program: str = READER) -> Self:
         return cls(
             await asyncio.create_subprocess_exec(
                 sys.executable,
                 # Without -P modules in the working directory could shadow ours.
                 "-P",
                 "-m",
-                "app.reading.children.child",
+                program,
                 json.dumps({**setup, "parent": os.getpid()}),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

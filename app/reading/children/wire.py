@@ -1,6 +1,7 @@
 """The messages between the service and a child: JSON preceded by its length."""
 
 import json
+import os
 import struct
 from asyncio import StreamReader
 from collections.abc import Sequence
@@ -50,6 +51,21 @@ def read(stream: BinaryIO) -> Message | None:
     if len(head) < _LENGTH.size:
         return None
     return _decoded(stream.read(_LENGTH.unpack(head)[0]))
+
+
+def private_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """A child's private copies of stdin and stdout. C libraries print to stdout, which becomes stderr."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+def send(answers: BinaryIO, message: Message) -> None:
+    answers.write(frame(message))
+    answers.flush()
 
 
 def _decoded(body: bytes) -> Message:

@@ -1,7 +1,6 @@
 """Documents: upload, read, remove."""
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -13,7 +12,7 @@ from app.domain.idempotency import IdempotencyKey
 from app.domain.pages import Page
 from app.domain.tenants import Caller
 from app.services.documents import DocumentListing
-from app.services.uploads import AcceptedUpload, ReceivedBlob, UploadService
+from app.services.uploads import AcceptedUpload, JobRequest, ReceivedBlob, UploadService
 from app.web import pagination
 from app.web.bodies import MultipartForm, parse_json, read_text
 from app.web.callers import JobWritingCaller, Reader, Writer, WritingCaller
@@ -21,6 +20,7 @@ from app.web.dependencies import (
     ADocumentId,
     AnIdempotencyKey,
     PageNumber,
+    TheChecks,
     TheDocuments,
     TheJobs,
     TheOutputs,
@@ -28,7 +28,7 @@ from app.web.dependencies import (
     tell_replayed,
 )
 from app.web.file_responses import NOT_MODIFIED, conditional_json, with_first_chunk
-from app.web.job_requests import JOB_BODY, parse_request, parse_requests
+from app.web.job_requests import JOB_BODY
 from app.web.openapi.headers import header_parameters
 from app.web.openapi.upload_form import UPLOAD_FORM
 from app.web.pagination import TheListing
@@ -61,6 +61,7 @@ async def upload_document(
     caller: WritingCaller,
     uploads: TheUploads,
     jobs: TheJobs,
+    checks: TheChecks,
     once: AnIdempotencyKey,
 ) -> DocumentBody:
     """Store a document and queue its jobs. The same bytes again are the same document, answered with 200.
@@ -70,7 +71,12 @@ async def upload_document(
     form = MultipartForm(content_type=request.headers.get("content-type", ""), body=request.stream())
     received = await _receive(form, caller, uploads)
     try:
-        accepted = await _accept(form, received, caller, uploads, once=once)
+        requests = await checks.requests(request, caller.tenant_id, form.fields.get("jobs", '[{"kind": "ocr"}]'))
+    except BaseException:
+        await uploads.discard(received)
+        raise
+    try:
+        accepted = await _accept(form, received, caller, uploads, requests=requests, once=once)
     except (Conflict, Invalid, NotFound, TooMany):
         # Refused before any commit. After another failure the row may exist, so its bytes must stay.
         await uploads.discard(received)
@@ -195,6 +201,7 @@ async def request_job(
     document_id: ADocumentId,
     request: Request,
     jobs: TheJobs,
+    checks: TheChecks,
     response: Response,
     once: AnIdempotencyKey,
 ) -> JobBody:
@@ -205,8 +212,7 @@ async def request_job(
     # Read here, because the framework would read the whole body before it checks the key.
     body = await read_text(request.stream())
     max_queued = caller.allowance.max_queued
-    # In a thread, because checking a JSON Schema takes up to half a second.
-    wanted = await asyncio.to_thread(parse_request, body)
+    wanted = await checks.request(request, caller.tenant_id, body)
     requested = await jobs.request(caller.tenant_id, document_id, wanted, max_queued=max_queued, once=once)
     if not requested.new:
         response.status_code = 200
@@ -247,7 +253,13 @@ def _refuse_second(received: ReceivedBlob | None) -> None:
 
 
 async def _accept(
-    form: MultipartForm, received: ReceivedBlob, caller: Caller, uploads: UploadService, *, once: IdempotencyKey | None
+    form: MultipartForm,
+    received: ReceivedBlob,
+    caller: Caller,
+    uploads: UploadService,
+    *,
+    requests: Sequence[JobRequest],
+    once: IdempotencyKey | None,
 ) -> AcceptedUpload:
     unknown = form.fields.keys() - {"jobs", "metadata", "language"}
     if unknown:
@@ -257,7 +269,7 @@ async def _accept(
         filename=displayable_filename(form.filename),
         language=form.fields.get("language", "eng"),
         metadata=_metadata(form.fields.get("metadata", "{}")),
-        requests=await asyncio.to_thread(parse_requests, form.fields.get("jobs", '[{"kind": "ocr"}]')),
+        requests=requests,
         max_queued=caller.allowance.max_queued,
         once=once,
     )
