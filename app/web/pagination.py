@@ -4,16 +4,19 @@ The digest has no secret, because it only prevents mistakes: the tenant comes fr
 only what its client may list anyway. See docs/decisions/0034.
 """
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends, Query, Request, Response
+from pydantic import BaseModel
 
 from app.domain.documents import DocumentCursor
 from app.domain.errors import Invalid
@@ -48,6 +51,19 @@ class Listing:
         url = self._request.url.include_query_params(cursor=cursor)
         self._response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
         return cursor
+
+    async def answer(self, bodies: Iterable[BaseModel], *, following: str | None) -> Response:
+        """Return a page of these as JSON, with the cursor to the page after that place.
+
+        A hundred documents take a tenth of a second. Made one by one, they let other requests go on in between.
+        """
+        parts: list[bytes] = []
+        for body in bodies:
+            parts.append(body.model_dump_json().encode())
+            await asyncio.sleep(0)
+        end = json.dumps({"next_cursor": self.next(following)}).encode()
+        content = b'{"data":[' + b",".join(parts) + b"]," + end[1:]
+        return Response(content, media_type="application/json", headers=dict(self._response.headers))
 
     def _opened(self, cursor: str) -> str:
         place, _, bound = cursor.rpartition(".")

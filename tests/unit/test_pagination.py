@@ -1,5 +1,6 @@
 """Listings: newest first, page by page without a gap, and every cursor that is not ours refused."""
 
+import asyncio
 import base64
 import json
 import re
@@ -10,7 +11,7 @@ import httpx
 import pytest
 
 from app.web.pagination import binding
-from tests.unit.served import ACME, PROBLEM, Served
+from tests.unit.served import ACME, PROBLEM, Served, served
 
 LISTINGS = ["/v1/documents", "/v1/jobs"]
 
@@ -299,3 +300,27 @@ async def test_a_listing_shows_the_callers_entries_alone(web: Served, path: str)
     await web.uploaded()
     answer = await web.client.get(path, headers=await web.key_of("other"))
     assert answer.json()["data"] == []
+
+
+async def test_a_page_is_made_one_by_one_so_that_others_go_on_in_between() -> None:
+    async with served() as web:
+        for _ in range(5):
+            await web.uploaded()
+        steps = 0
+
+        async def count() -> None:
+            nonlocal steps
+            while True:
+                await asyncio.sleep(0)
+                steps += 1
+
+        counting = asyncio.create_task(count())
+        listed = [f"/v1/{what}?limit={limit}" for what in ("documents", "jobs") for limit in (1, 5)]
+        counts = []
+        for path in listed:
+            before = steps
+            assert len((await web.client.get(path)).json()["data"]) in {1, 5}
+            counts.append(steps - before)
+        counting.cancel()
+    assert counts[1] > counts[0]
+    assert counts[3] > counts[2]

@@ -4,10 +4,12 @@ Errors are derived from a route's dependencies wherever possible: a route with a
 in its path 404, one that reads a body 413. See `refuses`.
 """
 
+import asyncio
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from typing_extensions import override
@@ -29,13 +31,26 @@ class DescribedApp(FastAPI):
     """An application whose OpenAPI document describes all its answers."""
 
     def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
         self._described: list[APIRouter] = []
+        self._written: bytes | None = None
+        super().__init__(**given)
 
     @override
     def include_router(self, router: APIRouter, **given: Any) -> None:
         self._described.append(router)
         super().include_router(router, **given)
+
+    @override
+    def setup(self) -> None:
+        """Serve the document as bytes that are made once: making it takes a second, and writing it as JSON a while."""
+        if self.openapi_url:
+            self.add_route(self.openapi_url, self._answer, include_in_schema=False)
+
+    async def _answer(self, _request: Request) -> Response:
+        if self._written is None:
+            # In a thread, so that the first one to ask does not keep all others waiting.
+            self._written = await asyncio.to_thread(lambda: json.dumps(self.openapi()).encode())
+        return Response(self._written, media_type="application/json")
 
     @override
     def openapi(self) -> dict[str, Any]:

@@ -93,7 +93,7 @@ async def upload_document(
     return DocumentBody.of(listed.document, listed.jobs, deduplicated=accepted.deduplicated)
 
 
-@router.get("")
+@router.get("", response_model=DocumentList)
 async def list_documents(
     tenant_id: Reader,
     documents: TheDocuments,
@@ -108,7 +108,7 @@ async def list_documents(
     sha256: Annotated[
         str | None, Query(pattern=r"^[0-9a-f]{64}$", description="The hash of the bytes; at most one document has it.")
     ] = None,
-) -> DocumentList:
+) -> Response:
     """List documents, newest first."""
     listed = await documents.newest(
         tenant_id,
@@ -122,9 +122,9 @@ async def list_documents(
     )
     more, listed = len(listed) > limit, listed[:limit]
     last = listed[-1].document if more else None
-    return DocumentList(
-        data=[DocumentBody.of(each.document, each.jobs) for each in listed],
-        next_cursor=listing.next(pagination.pack_document_place(last.created_at, last.id) if last else None),
+    return await listing.answer(
+        (DocumentBody.of(each.document, each.jobs) for each in listed),
+        following=pagination.pack_document_place(last.created_at, last.id) if last else None,
     )
 
 

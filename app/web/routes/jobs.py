@@ -22,7 +22,7 @@ from app.web.waiting import unless_disconnected, wait_preference
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
-@router.get("")
+@router.get("", response_model=JobList)
 async def list_jobs(
     tenant_id: Reader,
     jobs: TheJobs,
@@ -31,7 +31,7 @@ async def list_jobs(
     state: JobState | None = None,
     kind: Annotated[str | None, Query(max_length=64)] = None,
     document_id: UUID | None = None,
-) -> JobList:
+) -> Response:
     """List jobs, newest first."""
     found = await jobs.newest(
         tenant_id,
@@ -42,8 +42,9 @@ async def list_jobs(
         document_id=None if document_id is None else DocumentId(document_id),
     )
     more, found = len(found) > limit, found[:limit]
-    following = listing.next(pagination.pack_job_place(found[-1].id) if more else None)
-    return JobList(data=[JobBody.of(job) for job in found], next_cursor=following)
+    return await listing.answer(
+        map(JobBody.of, found), following=pagination.pack_job_place(found[-1].id) if more else None
+    )
 
 
 @router.get(
