@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from app.domain.ids import TenantId
 from app.domain.keys import ApiKey
@@ -38,6 +38,6 @@ class FairDatabase:
         async with self.turns.turn(tenant_id), self._database.begin(tenant_id) as tx:
             yield tx
 
-    async def presented(self, tenant_id: TenantId, secret_sha256: bytes) -> tuple[ApiKey, Tenant] | None:
+    async def presented(self, tenant_id: TenantId, secret_sha256: bytes) -> tuple[ApiKey, Tenant, datetime] | None:
         """Look a key up, without a turn: whoever sends it is not known yet."""
         return await self._database.presented(tenant_id, secret_sha256)

@@ -6,6 +6,7 @@ blame), `error` (Daira is to blame) or the result.
 
 import gc
 import json
+import os
 import sys
 import traceback
 from collections.abc import Sequence
