@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -56,9 +57,7 @@ def raising(web: Served, error: Exception) -> None:
     class Failing:
         newest = staticmethod(fail)
 
-    web.app.state.runtime = type(
-        "Runtime", (), {"tenants": web.runtime.tenants, "rates": web.runtime.rates, "jobs": Failing()}
-    )()
+    web.app.state.runtime = replace(web.runtime, jobs=Failing())  # type: ignore[arg-type]
 
 
 def problem(answer: httpx.Response) -> dict[str, Any]:
