@@ -3,12 +3,16 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+from app import temp_copies
+from app.adapters.webhook.sender import HttpWebhookSender
+from app.domain.documents import blob_key
 from app.domain.doorbells import LANE_OF_KIND, Lane
-from app.domain.ids import TenantId
+from app.domain.errors import NotFound
+from app.domain.ids import DocumentId, TenantId
 from app.domain.jobs import AttemptOutcome
 from app.domain.tenants import Allowance
 from app.handlers.llm.ask import AskHandler
@@ -20,10 +24,12 @@ from app.handlers.ocr import OcrHandler
 from app.handlers.selftest import SelftestHandler
 from app.handlers.webhook import WebhookHandler
 from app.handlers.webhook_slots import EndpointSlots
+from app.ports.blobs import Blobs
 from app.ports.database import Database
 from app.ports.doorbell import Doorbell
 from app.ports.leases import Handler, Sweeps
 from app.ports.llm import Llm
+from app.ports.reading import Recognizer
 from app.services.backlog_cache import BacklogCache
 from app.services.clocks import ClockComparer
 from app.services.documents import DocumentService
@@ -33,6 +39,7 @@ from app.services.events.watcher import ChangePollers
 from app.services.execution import Execution
 from app.services.fair_database import FairDatabase
 from app.services.fair_queue import FairSemaphore
+from app.services.gates import Gate, Gates, Probe
 from app.services.jobs import JobService
 from app.services.limits import RateLimiter
 from app.services.loop_shares import LoopShares
@@ -50,7 +57,6 @@ from app.services.usage import UsageService
 from app.services.webhooks import WebhookService
 from app.settings import Role, Settings
 from app.telemetry import Metrics
-from app.temp_copies import remove_abandoned
 from app.tracing import NullSpans, Spans
 from app.web import job_checks
 from app.web.job_checks import JobChecks
@@ -95,6 +101,10 @@ class Runtime:
     looks: BacklogCache
     pings: Mapping[str, Callable[[], Awaitable[object]]]
     """By what they reach; each raises when it can't."""
+    probes: Mapping[str, Probe]
+    """By the names of gates: what jobs use, tried as they use it."""
+    gates: Gates
+    """The worker's; there are none in the web role."""
     stopping: asyncio.Event
     """To be set when the process is told to stop."""
     worker: Worker | None
@@ -121,7 +131,7 @@ async def open_runtime(
         llm = llm or open_llm(settings, stack, metrics)
         ringing = Ringer(doorbells, metrics)
         sender = open_sender(settings, stack)
-        remove_abandoned()
+        temp_copies.remove_abandoned()
         stopping = asyncio.Event()
         watching = ChangePollers(store.database)
         stack.push_async_callback(watching.close)
@@ -144,6 +154,11 @@ async def open_runtime(
             retention=settings.retention,
             job_retention=settings.job_retention,
         )
+        probes = _probes(store=store, blobs=blobs, recognizer=recognizer, sender=sender, llm=llm)
+        gates = _gates(probes, metrics) if settings.role is not Role.WEB else Gates()
+        stack.push_async_callback(gates.end)
+        if not recognizer.is_usable:
+            gates.shut("recognition", "nothing can be read here: no reader has started, or there is no language data")
         yield Runtime(
             settings=settings,
             metrics=metrics,
@@ -192,6 +207,8 @@ async def open_runtime(
             sweeps=store.sweeps,
             looks=looks,
             pings={"database": store.ping, "queue": doorbells[Lane.OCR].ping, "blobs": blobs.ping},
+            probes=probes,
+            gates=gates,
             worker=None
             if settings.role is Role.WEB
             else _worker(
@@ -205,6 +222,7 @@ async def open_runtime(
                 metrics=metrics,
                 spans=spans or NullSpans(),
                 hurry=watching.hurry,
+                gates=gates,
                 handlers=handlers
                 or [
                     OcrHandler(
@@ -225,6 +243,48 @@ async def open_runtime(
                 ],
             ),
         )
+
+
+NO_BLOB = blob_key(TenantId("daira"), DocumentId(UUID(int=0)))
+"""A blob that never exists: only who may read blobs is told so."""
+
+
+def _probes(
+    *, store: Store, blobs: Blobs, recognizer: Recognizer, sender: HttpWebhookSender, llm: Llm | None
+) -> dict[str, Probe]:
+    async def read_a_blob() -> None:
+        await blobs.ping()
+        with suppress(NotFound):
+            async for _ in blobs.get(NO_BLOB):
+                pass
+
+    probes: dict[str, Probe] = {
+        "database": store.ping,
+        "blobs": read_a_blob,
+        "temp": lambda: asyncio.to_thread(temp_copies.probe),
+        "recognition": recognizer.probe,
+        "languages": recognizer.probe_languages,
+        "receivers": sender.probe,
+    }
+    return probes if llm is None else probes | {"llm": llm.probe}
+
+
+NEEDS: Mapping[Lane, Sequence[str]] = {
+    Lane.OCR: ("database", "blobs", "temp", "recognition", "languages"),
+    Lane.LLM: ("database", "llm"),
+    Lane.WEBHOOK: ("database", "receivers"),
+}
+"""Names of the gates that a lane's jobs pass."""
+
+PASSABLE = frozenset({"database", "languages", "receivers"})
+"""Gates with which a lane goes on: a consumer waits for the database itself, and other jobs may not need the rest."""
+
+
+def _gates(probes: Mapping[str, Probe], metrics: Metrics) -> Gates:
+    gates = {name: Gate(name, probe, metrics=metrics, stops=name not in PASSABLE) for name, probe in probes.items()}
+    if "llm" in gates:
+        metrics.llm_up.set_function(lambda: gates["llm"].reason is None)
+    return Gates(of_lane={lane: [gates[name] for name in names if name in gates] for lane, names in NEEDS.items()})
 
 
 def _allowance(settings: Settings) -> Allowance:
@@ -261,6 +321,7 @@ def _worker(
     metrics: Metrics,
     spans: Spans,
     hurry: Callable[[TenantId], object],
+    gates: Gates,
     handlers: Sequence[Handler],
 ) -> Worker:
     # Claims, attempts and the log have it: of two workers on a host, which was it?
@@ -277,6 +338,7 @@ def _worker(
         lease=settings.lease,
         hurry=hurry,
         spans=spans,
+        gates=gates,
     )
     heart = Heartbeat(store.open_leases, lease=settings.lease)
     consumers = [

@@ -85,7 +85,17 @@ class Metrics:
         self.webhooks_disabled = Counter(
             "daira_webhooks_disabled_total", "Webhooks that Daira has disabled: nobody answered", registry=registry
         )
+        self.gate_closed = Gauge(
+            "daira_gate_closed",
+            "1 while the worker puts jobs back because this dependency is out of order, else 0",
+            ["gate"],
+            registry=registry,
+        )
         self.event_streams = Gauge("daira_event_streams", "Event streams that are open", registry=registry)
+        self.llm_up = Gauge(
+            "daira_llm_up", "1 while the worker's language model can be used, or none is configured", registry=registry
+        )
+        self.llm_up.set(1)
         self.llm_tokens = Counter(
             "daira_llm_tokens_total",
             "Tokens, as the server counts them or else estimated",

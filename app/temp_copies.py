@@ -11,6 +11,9 @@ from pathlib import Path
 
 PREFIX = "daira-copy-"
 
+PROBE_BYTES = 4 << 20
+"""More than most documents have."""
+
 
 @asynccontextmanager
 async def local_copy(chunks: AsyncIterator[bytes]) -> AsyncIterator[Path]:
@@ -22,9 +25,31 @@ async def local_copy(chunks: AsyncIterator[bytes]) -> AsyncIterator[Path]:
         yield Path(copy.name)
 
 
+def probe() -> None:
+    """Write a file as large as a document. Raises OSError, with the folder, where that is not possible."""
+    try:
+        with tempfile.TemporaryFile(prefix=f"{PREFIX}{os.getpid()}-") as copy:
+            copy.write(bytes(PROBE_BYTES))
+            copy.flush()
+    except OSError as error:
+        raise OSError(f"no copy of a document can be made in {_folder()} (TMPDIR): {error.strerror or error}") from None
+
+
+def _folder() -> str:
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:
+        return "any of the usual folders"
+
+
 def remove_abandoned() -> None:
-    """Copies whose process is gone, or had this one's number before it."""
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
+    """Remove copies whose process is gone, or had this one's number before it."""
+    with suppress(FileNotFoundError):  # without a usable folder there is none to clear: the first job will say so
+        _remove_abandoned(Path(tempfile.gettempdir()))
+
+
+def _remove_abandoned(folder: Path) -> None:
+    for path in folder.glob(f"{PREFIX}*-*"):
         owner = path.name.removeprefix(PREFIX).partition("-")[0]
         if owner.isdigit() and (int(owner) == os.getpid() or not _lives(int(owner))):
             with suppress(OSError):

@@ -261,7 +261,11 @@ async def open_recognizer(settings: Settings, stack: AsyncExitStack) -> Recogniz
     )
     if settings.role is not Role.WEB:
         stack.push_async_callback(recognizer.close)
-        await recognizer.start()
+        try:
+            await recognizer.start()
+        except (RuntimeError, OSError) as error:
+            # Other lanes can work, and a gate says what is wrong, until it is mended.
+            log.warning("recognition_not_started", reason=str(error))
     return recognizer
 
 

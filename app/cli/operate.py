@@ -18,12 +18,15 @@ from app.cli.administration import with_runtime
 from app.domain.errors import DairaError
 from app.domain.ids import TenantId
 from app.services.purging import PurgeReport
-from app.settings import Environment, Settings
+from app.settings import Environment, Role, Settings
 from app.telemetry import Metrics
+
+USED_BY_JOBS = {"blobs", "llm", "recognition", "temp"}
+"""Probes beyond those of the connections. That of the language model costs a few tokens."""
 
 
 def doctor() -> None:
-    """Check all that production requires, and that database, queue and blobs answer.
+    """Check all that production requires, that database, queue and blobs answer, and what jobs use.
 
     Exits with 1 on a fault. In development, faults that only production refuses are shown and do not count.
     """
@@ -55,10 +58,13 @@ async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bo
         checks.pop("settings", None)
         for name, check in checks.items():
             yield name, await guard.run_check(name, check), development and name == guard.NO_DEVELOPMENT_KEY
-        async with open_runtime(located.without_worker(), Metrics()) as runtime:
+        # The web role starts no reader; a probe starts one of its own.
+        async with open_runtime(located.model_copy(update={"role": Role.WEB}), Metrics()) as runtime:
             for name, ping in runtime.pings.items():
                 faults = await guard.run_check(name, _as_check(ping))
                 yield f"{name} answers", [_with_address(fault, located, of=name) for fault in faults], False
+            for name in sorted(USED_BY_JOBS & runtime.probes.keys()):
+                yield f"{name} can be used", await guard.run_check(name, _as_check(runtime.probes[name])), False
             yield await _clocks(runtime)
 
 

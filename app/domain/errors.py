@@ -91,10 +91,13 @@ class Unavailable(DairaError):
 
     code = "unavailable"
 
-    def __init__(self, message: str, *, public: bool = False) -> None:
+    def __init__(self, message: str, *, public: bool = False, excusable: bool = True) -> None:
         super().__init__(message)
         self.public = message if public else None
         """The text if tenants may read it, too; None where they read a sentence that names nothing."""
+        self.excusable = excusable
+        """False where the work may have broken what it used, as a question that stops a model's server. The attempt
+        counts then, even if what it used is out of order."""
 
 
 class AttemptOver(DairaError):

@@ -17,6 +17,10 @@ BACKOFF_FLOOR = timedelta(seconds=1)
 NO_DELAY = timedelta()
 
 
+PUT_BACK = JobError(
+    code="unavailable", message="the service can't do this just now: the job waits, and goes on by itself"
+)
+
 DeliveryRings = Sequence[tuple[str, Ring]]
 """Kinds and rings of jobs that have become due. They are rung after the commit."""
 
@@ -62,8 +66,19 @@ class Yield:
     """True if the job waits for a recognition slot. It is then not rung for: whoever frees a slot claims it."""
 
 
-Outcome = Done | Retry | Fail | Snooze | Yield
-Ending = Outcome | Release
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A failure that a fault of the installation may explain. Probes decide: if one fails, the job is not to blame."""
+
+    ending: Retry | Fail
+    """The ending if the installation is in order."""
+    excusable: bool = True
+    """False where the work may have broken what it used, as a question that stops a model's server: it counts, or it
+    would be repeated for ever. Only other jobs are spared then."""
+
+
+Outcome = Done | Retry | Fail | Snooze | Yield | Suspect
+Ending = Done | Retry | Fail | Snooze | Yield | Release
 
 
 def backoff(failures: int, *, jitter: float) -> timedelta:
@@ -73,6 +88,11 @@ def backoff(failures: int, *, jitter: float) -> timedelta:
     """
     full = min(BACKOFF_CAP, BACKOFF * (1 << min(failures, 16)))
     return BACKOFF_FLOOR + (full - BACKOFF_FLOOR) * jitter
+
+
+def excused(wait: timedelta, *, jitter: float) -> Snooze:
+    """Return the ending of an attempt that failed by a fault of the installation."""
+    return Snooze(wait * (1 + jitter), PUT_BACK)
 
 
 def settlement(job: ClaimedJob, ending: Ending, *, jitter: float, progress: Progress | None = None) -> Settlement:

@@ -50,7 +50,7 @@ class LlmFault(Exception):
     ├── LlmRefused          the model refuses (refusal, content filter)
     ├── LlmTruncated        the answer reached max_output_tokens, or repeated itself endlessly
     ├── LlmContextExceeded  the question is too long for the model, or was cut by its server
-    └── LlmRejected         the request is wrong: model unknown, key refused, parameter not understood
+    └── LlmRejected         the request is wrong: a parameter is not understood
     """
 
     def __init__(self, message: str, *, usage: TokenUsage | None = None) -> None:
@@ -85,9 +85,16 @@ class Llm(Protocol):
         ...
 
     async def ask(self, question: Question) -> Answer:
-        """Raises LlmFault, LlmBusy, and Unavailable for time-outs, 5xx and broken connections (worth a retry).
+        """Raises LlmFault, LlmBusy, and Unavailable: excusable where no model was reached or none may be used.
 
         It raises nothing else. A question that may have been answered is not sent again. Messages hold no text
-        and no keys.
+        and no keys, and are for tenants: what an operator has to set is only logged.
+        """
+        ...
+
+    async def probe(self) -> None:
+        """Ask a question of a few tokens. Raises Unavailable, with a message for the operator, if none is answered.
+
+        A server that only asks to wait is in order.
         """
         ...

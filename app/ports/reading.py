@@ -60,6 +60,11 @@ class OpenFile(Protocol):
 
 
 class Recognizer(Protocol):
+    @property
+    def is_usable(self) -> bool:
+        """False where nothing can be read as far as is known already, without a probe."""
+        ...
+
     def open(
         self, path: Path, *, media_type: str, language: str, mode: Mode, recognition: bool = True
     ) -> AbstractAsyncContextManager[OpenFile]:
@@ -68,12 +73,20 @@ class Recognizer(Protocol):
         Without `recognition` the readers are others, that do no OCR: pages that need it come as NeedsRecognition.
 
         Cancelling the task that reads ends the work at once. Raises DocumentFault (encrypted, corrupt, empty,
-        too_many_pages, too_large, unsupported, timeout).
+        too_many_pages, too_large, unsupported, timeout), and Unavailable for a language that is not installed here.
         """
         ...
 
     def languages(self) -> frozenset[str]:
         """Return the supported languages, as ISO 639-2 codes (`eng`)."""
+        ...
+
+    async def probe(self) -> None:
+        """Recognise a picture of Daira's own. Raises an error for the operator to read if that is not possible."""
+        ...
+
+    async def probe_languages(self) -> None:
+        """Raises an error for the operator to read if a file was lately to be read in a language that is missing."""
         ...
 
 

@@ -34,6 +34,7 @@ class WebhookSender(Protocol):
     async def send(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> WebhookResponse | WebhookUnanswered:
         """POST once. The address is looked up and checked anew, and the connection goes to that very address.
 
-        Redirects are answers like any other. It ends within a bounded time, whatever the receiver does.
+        Redirects are answers like any other. It ends within a bounded time, whatever the receiver does. Raises
+        Unavailable where other receivers, which answered lately, can't be reached either.
         """
         ...

@@ -20,6 +20,8 @@ _A4 = (595.28, 841.89)
 class NullRecognizer:
     """Recognizes every file as `page_count` blank pages of A4. The file is never opened."""
 
+    is_usable = True
+
     def __init__(self, *, page_count: int = 1, languages: frozenset[str] = frozenset({"eng"})) -> None:
         self._page_count = page_count
         self._languages = languages
@@ -38,6 +40,12 @@ class NullRecognizer:
 
     def languages(self) -> frozenset[str]:
         return self._languages
+
+    async def probe(self) -> None:
+        """Do nothing: nothing has to be installed."""
+
+    async def probe_languages(self) -> None:
+        """Do nothing, as `probe`."""
 
 
 @dataclass

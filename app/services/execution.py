@@ -15,15 +15,16 @@ from typing import Protocol
 
 import structlog
 
-from app.domain.doorbells import TEXT_KIND, Ring
+from app.domain.doorbells import LANE_OF_KIND, TEXT_KIND, Ring
 from app.domain.errors import AttemptOver, DocumentFault, Unavailable
 from app.domain.ids import TenantId
 from app.domain.job_errors import internal_error, is_documented, unavailable_error
 from app.domain.jobs import CANCELLED, JobError, JobState, Progress
 from app.domain.leases import ClaimedJob, ClaimResult, Lease, Settlement
-from app.domain.outcomes import DeliveryRings, Done, Ending, Fail, Release, Retry, settlement
+from app.domain.outcomes import DeliveryRings, Done, Ending, Fail, Outcome, Release, Retry, Suspect, excused, settlement
 from app.ports.database import Database
 from app.ports.leases import Handler, Leases, ProgressReporter
+from app.services.gates import Gates
 from app.services.ringing import Ringer
 from app.services.settling import SettleBatcher
 from app.telemetry import Metrics, bind_events
@@ -80,6 +81,7 @@ class Execution:
     hurry: Callable[[TenantId], object] = lambda _: None
     """Called when a job of this tenant changes its state; wakes callers that wait in this process."""
     spans: Spans = field(default_factory=NullSpans)
+    gates: Gates = field(default_factory=Gates)
 
     async def claim(
         self, rings: Sequence[Ring], *, kinds: frozenset[str], recognition: int | None = None
@@ -125,12 +127,25 @@ class Execution:
             span.tell({"daira.outcome": outcome or "lease_lost"})
 
     async def _work(self, job: ClaimedJob, hold: LeaseHold) -> Ending:
-        work = asyncio.ensure_future(self.handlers[job.kind].run(job, hold))
+        work = asyncio.ensure_future(self._judged(job, hold))
         hold.watch(work)
         try:
             return await work
         except asyncio.CancelledError:
             return _interrupted(hold.interruption)
+
+    async def _judged(self, job: ClaimedJob, hold: LeaseHold) -> Ending:
+        """Return the handler's outcome. A failure does not count if something that its lane depends on is down."""
+        outcome = await self._handled(job, hold)
+        if not isinstance(outcome, Suspect):
+            return outcome
+        lane = LANE_OF_KIND.get(job.kind)
+        wait = None if lane is None else await self.gates.excuse(lane)
+        return outcome.ending if wait is None or not outcome.excusable else excused(wait, jitter=_jitter())
+
+    async def _handled(self, job: ClaimedJob, hold: LeaseHold) -> Outcome:
+        try:
+            return await self.handlers[job.kind].run(job, hold)
         except AttemptOver:
             # The lease is lost, which the settle finds and logs, or the document is gone, which cancels its jobs.
             return Fail(CANCELLED)
@@ -138,10 +153,10 @@ class Execution:
             return Fail(_document_error(job.lease, fault))
         except Unavailable as away:
             log.warning("dependency_unavailable", reason=str(away))
-            return Retry(unavailable_error(job.lease, away))
-        except Exception as error:  # whatever a handler raises costs one attempt, never the worker
+            return Suspect(Retry(unavailable_error(job.lease, away)), excusable=away.excusable)
+        except Exception as error:  # whatever a handler raises costs one attempt at most, never the worker
             log.warning("handler_failed", exc_info=error)
-            return Retry(internal_error(job.lease))
+            return Suspect(Retry(internal_error(job.lease)))
 
     async def _settle(self, job: ClaimedJob, ending: Ending, hold: LeaseHold) -> str | None:
         """Settle and return the outcome, or None if the lease was lost.
@@ -149,8 +164,7 @@ class Execution:
         Tries again while the database is away: its restart must not cost a result that took minutes.
         """
         while hold.interruption is not Interruption.LEASE_LOST:
-            jitter = random.random()  # noqa: S311 - spreads retries, guards nothing
-            end = settlement(job, ending, jitter=jitter, progress=hold.progress)
+            end = settlement(job, ending, jitter=_jitter(), progress=hold.progress)
             try:
                 woken = await self._write(end, ending)
             except _RefusedError as refused:
@@ -206,6 +220,10 @@ class Execution:
         except Unavailable as error:  # they look for the text themselves, later
             log.warning("waiting_jobs_not_woken", reason=str(error))
             return []
+
+
+def _jitter() -> float:
+    return random.random()  # noqa: S311 - spreads retries, guards nothing
 
 
 def _attributes(job: ClaimedJob) -> Attributes:

@@ -59,6 +59,12 @@ class HealthBody(BaseModel):
     status: Literal["ok"]
 
 
+class ReadyBody(HealthBody):
+    """A ready service. `degraded` has what some jobs wait for, each with the reason."""
+
+    degraded: dict[str, str] | None = None
+
+
 class ReadinessBody(BaseModel):
     """The parts that are not ready, each with the reason."""
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import structlog
 
-from app.domain.doorbells import Ring
+from app.domain.doorbells import Lane, Ring
 from app.domain.errors import Unavailable
 from app.domain.leases import ClaimedJob, ClaimOutcome
 from app.ports.doorbell import Doorbell, DoorbellDelivery
@@ -40,6 +40,8 @@ UNANSWERED_AFTER = timedelta(minutes=1)
 BACKOFF = timedelta(seconds=1)
 """The pause after the queue or the database could not be reached."""
 
+LOOK_AGAIN = 0.1
+"""Seconds between two looks at a closed gate."""
 
 AT_ONCE = 500
 """Doorbells in one claim. A larger batch gains nothing, and nothing else runs while its answer is read."""
@@ -53,7 +55,7 @@ class Consumer:
     def __init__(
         self,
         *,
-        lane: str,
+        lane: Lane,
         kinds: frozenset[str],
         slots: int,
         doorbell: Doorbell,
@@ -135,7 +137,8 @@ class Consumer:
 
     async def _turn(self) -> None:
         free = await self._free_slots()
-        if not free:
+        await self._open_gates()
+        if not free or self._stopping.done():
             return
         deliveries = await self._listen(limit=free)
         if deliveries:
@@ -150,6 +153,12 @@ class Consumer:
                 return await self._doorbell.answer(limit=limit, wait=self._patience)
         except TimeoutError:
             raise Unavailable("the queue does not answer") from None
+
+    async def _open_gates(self) -> None:
+        """Wait while the lane's jobs could only be put back. Their doorbells are left to workers that can do them."""
+        while self._execution.gates.is_closed(self.lane) and not self._stopping.done():
+            await asyncio.wait({self._stopping}, timeout=LOOK_AGAIN)
+            self._metrics.loop_succeeded(f"consumer:{self.lane}")
 
     async def _free_slots(self) -> int:
         """Wait for free slots and return their number; 0 if the consumer is stopped while all are taken."""
@@ -187,7 +196,8 @@ class Consumer:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if self._running.pop(task).is_recognizing and not self._stopping.done():
+        freed = self._running.pop(task).is_recognizing
+        if freed and not self._stopping.done() and not self._execution.gates.is_closed(self.lane):
             self._sharing.fill()
 
     async def _acknowledge(self, deliveries: list[DoorbellDelivery]) -> None:

@@ -70,6 +70,8 @@ class _TaggedFile:
 class TaggingRecognizer:
     """Reads pages that name their job's mode and language."""
 
+    is_usable = True
+
     @asynccontextmanager
     async def open(
         self,

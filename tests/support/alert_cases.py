@@ -122,4 +122,30 @@ CASES: dict[str, list[Case]] = {
         for name in ("daira_clock_skew_seconds", "daira_blob_clock_skew_seconds")
         for well, ill in [(0.5, 61), (-0.5, -3_456_000)]
     ],
+    "DairaGateClosed": [
+        Case(series={'daira_gate_closed{gate="recognition", instance="a"}': _gauge(well=0, ill=1)}, **WHILE_ILL)
+    ],
+    "DairaLlmDown": [
+        Case(
+            series={
+                'daira_llm_up{instance="a"}': _gauge(well=1, ill=0),
+                'daira_llm_up{instance="b"}': "1x300",
+                'daira_gate_closed{gate="llm", instance="a"}': _gauge(well=0, ill=1),
+            },
+            **WHILE_ILL,
+        )
+    ],
+    "DairaJobsFail": [
+        Case(
+            series={
+                'daira_jobs_finished_total{kind="summarize", outcome="done"}': "0+2x300",
+                'daira_jobs_finished_total{kind="summarize", outcome="fail"}': "0x20 0+3x60 180x120",
+                'daira_jobs_finished_total{kind="ocr", outcome="done"}': "0+20x300",
+                'daira_jobs_finished_total{kind="ocr", outcome="fail"}': "0+1x300",
+            },
+            fires="60m",
+            over="120m",
+            quiet="19m",
+        )
+    ],
 }

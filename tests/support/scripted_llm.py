@@ -38,6 +38,9 @@ class Scripted:
             raise LlmTruncated("cut off", usage=usage)
         return Answer(text=say, usage=usage)
 
+    async def probe(self) -> None:
+        """It is always there."""
+
     def _by_rule(self, question: Question) -> Say:
         assert self.rule is not None
         return self.rule(question)

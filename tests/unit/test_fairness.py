@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from app.domain.doorbells import Lane
 from app.domain.ids import TenantId
 from app.domain.jobs import Job, JobState
 from app.domain.leases import ClaimedJob
@@ -114,7 +115,7 @@ async def at_work(*consumers: Consumer) -> AsyncIterator[None]:
 
 def with_recognition(bench: Bench, *, slots: int, recognition: int) -> Consumer:
     return Consumer(
-        lane="ocr",
+        lane=Lane.OCR,
         kinds=frozenset({KIND}),
         slots=slots,
         recognition=recognition,

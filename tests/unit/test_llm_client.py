@@ -148,7 +148,7 @@ async def test_a_server_that_does_not_heed_the_limit_is_cut_off(llm: Asking, fie
 @pytest.mark.parametrize("server", TOO_LONG)
 async def test_a_question_that_is_too_long_is_told_in_every_servers_words(llm: Asking, server: str) -> None:
     llm.server.script(f"too_long:{server}")
-    with pytest.raises(LlmContextExceeded, match="DAIRA_LLM_CONTEXT_TOKENS"):
+    with pytest.raises(LlmContextExceeded, match="too long for the language model"):
         await llm.ask()
     llm.server.script(f"error_in_stream:{json.dumps(TOO_LONG[server][1])}")
     with pytest.raises(LlmContextExceeded):
@@ -179,7 +179,7 @@ async def test_a_server_that_leaves_out_what_it_had_read_before_has_cut_nothing(
 
 
 async def test_a_question_beyond_the_context_is_not_asked(llm: Asking) -> None:
-    with pytest.raises(LlmContextExceeded, match="DAIRA_LLM_CONTEXT_TOKENS is 8192"):
+    with pytest.raises(LlmContextExceeded, match="the language model takes 8192"):
         await llm.ask(user=LONG * 5)
     assert llm.server.log == []
 
@@ -257,8 +257,6 @@ async def test_a_server_that_is_not_there_is_an_outage() -> None:
         ("429:nan", 2),
         ("429:soon", 2),
         ("429", 2),
-        ('status:429 {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}', 600),
-        ("status:402", 600),
         ('error_in_stream:{"message": "slow down", "code": 429}', 2),
     ],
 )
@@ -270,14 +268,50 @@ async def test_a_server_that_is_busy_says_for_how_long(llm: Asking, behaviour: s
     assert len(llm.server.log) == 1
 
 
+NO_CREDIT = 'status:429 {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}'
+
+
 @pytest.mark.parametrize(
     ("behaviour", "advice"),
     [
         ("status:401", "check DAIRA_LLM_API_KEY"),
+        ("status:402", "no credit left"),
+        (NO_CREDIT, "no credit left"),
         ("status:403", "check DAIRA_LLM_API_KEY"),
         ("status:404", "check DAIRA_LLM_MODEL"),
         ("status:405", "check DAIRA_LLM_MODEL and DAIRA_LLM_BASE_URL"),
         ("status:301", "set DAIRA_LLM_BASE_URL to the final address"),
+    ],
+)
+async def test_what_concerns_the_account_names_the_setting_to_the_operator_alone(
+    llm: Asking, behaviour: str, advice: str
+) -> None:
+    llm.server.script(behaviour, behaviour)
+    with pytest.raises(Unavailable, match="can't be used just now") as told:
+        await llm.ask()
+    assert "DAIRA" not in str(told.value)
+    with pytest.raises(Unavailable, match=advice):
+        await llm.client.probe()
+    assert len(llm.server.log) == 2
+
+
+@pytest.mark.parametrize("behaviour", ["503", "drop", "html:200", 'status:400 {"error": {"message": "no"}}'])
+async def test_a_probe_fails_where_no_question_would_be_answered(llm: Asking, behaviour: str) -> None:
+    llm.server.script(behaviour)
+    with pytest.raises(Unavailable):
+        await llm.client.probe()
+
+
+@pytest.mark.parametrize("behaviour", ["good", "429", "refuses:temperature,max_tokens", "finish:length"])
+async def test_a_probe_succeeds_where_the_server_answers_or_asks_to_wait(llm: Asking, behaviour: str) -> None:
+    llm.server.default = behaviour
+    await llm.client.probe()
+    assert llm.server.log[0].body["max_tokens"] == 16
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "advice"),
+    [
         ('status:400 {"error": {"message": "messages: at least one"}}', "it names messages"),
         ('status:422 {"detail": [{"loc": ["body", "model"], "msg": "wrong", "input": "temperature"}]}', "names model;"),
     ],

@@ -91,7 +91,7 @@ async def test_a_busy_server_costs_a_job_nothing_but_time(desk: LlmDesk, kind: s
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_that_is_away_is_a_failure_that_is_tried_again(desk: LlmDesk, kind: str) -> None:
-    desk.llm.script = [Unavailable("it fell silent")]
+    desk.llm.script = [Unavailable("it fell silent", excusable=False)]
     job = await desk.ask(RECEIPT, kind, **KINDS[kind])
     assert (job.state, job.failures) == (JobState.QUEUED, 1)
     (attempt,) = await desk.rig.attempts(job)

@@ -15,6 +15,7 @@ from tests.unit.served import served
 LABELS = {
     "direction",
     "event",
+    "gate",
     "kind",
     "le",
     "loop",

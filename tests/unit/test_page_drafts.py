@@ -22,6 +22,7 @@ from app.domain.warnings import DETAILS, MOST_PAGES, DocumentWarning, WarningCod
 from app.handlers.ocr import OcrHandler
 from app.handlers.page_drafts import UNREADABLE_AT_FIRST, WORTH_A_DRAFT, PageDrafts
 from app.ports.reading import Mode, NeedsRecognition, OpenFile, UnreadablePage
+from app.reading.null import NullRecognizer
 from app.telemetry import Metrics
 from tests.support.rig import Rig, done, new_page, put_back, release
 
@@ -166,17 +167,19 @@ def test_every_warning_says_what_it_means() -> None:
     assert document_warning(WarningCode.SIGNED).detail == DETAILS[WarningCode.SIGNED]
 
 
-class Dying:
+class Dying(NullRecognizer):
     """A recognizer of five pages, one at a time, that dies on one of them the first time."""
 
     def __init__(self, *, dies_on: int, scanned: int = 6, clock: Clock | None = None) -> None:
         """`scanned` is the first page that needs recognition; with `clock` each page takes ten seconds."""
+        super().__init__()
         self.scanned = scanned
         self.clock = clock
         self.read: list[int] = []
         self.opened: list[bool] = []
         self.dies_on = dies_on
 
+    @override
     @asynccontextmanager
     async def open(
         self, path: Path, *, media_type: str, language: str, mode: Mode, recognition: bool = True
@@ -185,9 +188,6 @@ class Dying:
         assert path.is_absolute()
         assert (media_type, language, mode) == ("application/pdf", "eng", Mode.AUTO)
         yield _Five(self, recognition=recognition)
-
-    def languages(self) -> frozenset[str]:
-        return frozenset({"eng"})
 
 
 class _Five:

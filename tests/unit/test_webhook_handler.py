@@ -17,7 +17,7 @@ from app.adapters.webhook.targets import TargetResolver
 from app.domain.ids import TenantId
 from app.domain.jobs import AttemptOutcome, Job, JobState
 from app.domain.leases import ClaimedJob
-from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze, settlement
+from app.domain.outcomes import Done, Fail, Outcome, Retry, Snooze, Suspect, settlement
 from app.domain.webhooks import KIND as WEBHOOK
 from app.domain.webhooks import LONGEST_WAIT, WAITS, Event, Webhook, new_secret
 from app.handlers.webhook import LARGEST_METADATA, WebhookHandler
@@ -63,6 +63,7 @@ class Desk:
         return outcome
 
     async def _settle(self, claimed: ClaimedJob, outcome: Outcome) -> None:
+        assert not isinstance(outcome, Suspect)
         async with self.rig.database.begin(self.tenant) as tx:
             assert await tx.jobs.settle(settlement(claimed, outcome, jitter=0))
             if isinstance(outcome, Done) and outcome.apply is not None:

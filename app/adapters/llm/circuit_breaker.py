@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import structlog
 
-from app.adapters.llm.failures import ConnectFault, EndpointThrottled, ResponseFault
+from app.adapters.llm.failures import AccountFault, ConnectFault, EndpointThrottled, ResponseFault
 from app.domain.errors import Unavailable
 from app.ports.llm import LlmBusy, LlmFault
 
@@ -28,6 +28,8 @@ FIRST_WAIT, LONGEST_WAIT = 2.0, 60.0
 """Seconds for a 429 that names no wait; doubled with each 429 in a row."""
 
 SHORTEST = 1.0
+
+NOT_USABLE = "the language model can't be used just now"
 
 
 class CircuitBreaker:
@@ -50,30 +52,40 @@ class CircuitBreaker:
         """Wrap one question. Raises LlmBusy instead of letting it through while the endpoint rests.
 
         Errors raised within become the port's: EndpointThrottled becomes LlmBusy, ResponseFault becomes Unavailable,
-        ConnectFault becomes LlmBusy if the endpoint is known to be out and Unavailable otherwise.
+        AccountFault becomes Unavailable, ConnectFault becomes LlmBusy if the endpoint is known to be out and
+        Unavailable otherwise.
         """
         tries = self._let_through()
         try:
             yield
-        except EndpointThrottled as error:
-            self._answered()
-            raise LlmBusy(str(error), after=self._throttled(error.hint)) from None
-        except ConnectFault as error:
-            if self._out(tries=tries):
-                raise LlmBusy(str(error), after=self._spread(self._rests_until - self._clock())) from None
-            raise Unavailable(str(error)) from None
-        except ResponseFault as error:
-            self._out(tries=tries)
-            raise Unavailable(str(error)) from None
+        except (AccountFault, EndpointThrottled, ConnectFault, ResponseFault) as error:
+            raise self._translated(error, tries=tries) from None
         except (LlmFault, Unavailable):
-            self._answered()
+            self.answered()
             raise
         else:
             self._throttles = 0
-            self._answered()
+            self.answered()
         finally:
             if tries:
                 self._trying = False
+
+    def _translated(
+        self, error: AccountFault | EndpointThrottled | ConnectFault | ResponseFault, *, tries: bool
+    ) -> LlmBusy | Unavailable:
+        if isinstance(error, EndpointThrottled):
+            self.answered()
+            return LlmBusy(str(error), after=self._throttled(error.hint))
+        if isinstance(error, AccountFault):
+            self.answered()
+            log.warning("llm_rejected", reason=str(error))
+            return Unavailable(NOT_USABLE)
+        out = self._out(tries=tries)
+        if isinstance(error, ResponseFault):
+            return Unavailable(str(error), excusable=False)
+        if out:
+            return LlmBusy(str(error), after=self._spread(self._rests_until - self._clock()))
+        return Unavailable(str(error))
 
     def _let_through(self) -> bool:
         """Return True if this question is the one that tries the endpoint. Raises LlmBusy if it may not be asked."""
@@ -87,7 +99,8 @@ class CircuitBreaker:
         self._trying = True
         return True
 
-    def _answered(self) -> None:
+    def answered(self) -> None:
+        """Note that the server is there."""
         if self._outages >= OUTAGES:
             log.info("llm_endpoint_back")
         self._outages = self._rests = 0

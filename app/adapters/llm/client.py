@@ -6,7 +6,7 @@ No message and no log line holds text, prompts or keys: a server's error texts a
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -14,7 +14,15 @@ import structlog
 
 from app.adapters.llm.circuit_breaker import CircuitBreaker
 from app.adapters.llm.dialect import Capabilities, DialectCache
-from app.adapters.llm.failures import ConnectFault, ResponseFault, StatusFault, error_response, raise_fault
+from app.adapters.llm.failures import (
+    AccountFault,
+    ConnectFault,
+    EndpointThrottled,
+    ResponseFault,
+    StatusFault,
+    error_response,
+    raise_fault,
+)
 from app.adapters.llm.stream import AnswerReader, ProtocolFault, answer_of, least_input_tokens
 from app.domain.errors import Unavailable
 from app.ports.llm import (
@@ -34,6 +42,10 @@ log = structlog.get_logger()
 
 CONNECT = 10.0
 """Seconds."""
+
+PROBE = Question(system="You are being tested.", user="Answer with the word yes.", max_output_tokens=16)
+
+TOO_LITTLE_CONTEXT = "set DAIRA_LLM_CONTEXT_TOKENS to what the model takes, or give the model more (Ollama: num_ctx)"
 
 LARGEST_REFUSAL = 256 * 1024
 """Bytes of a refusal that are read."""
@@ -99,7 +111,7 @@ class LlmClient:
         least = least_input_tokens(question) + question.max_output_tokens
         if least > self._context_tokens:
             raise LlmContextExceeded(
-                f"question and answer need {least} tokens or more, DAIRA_LLM_CONTEXT_TOKENS is {self._context_tokens}"
+                f"question and answer need {least} tokens or more, the language model takes {self._context_tokens}"
             )
         async with self._slots:
             with self._counted():
@@ -107,6 +119,15 @@ class LlmClient:
                     answer = await self._answer(question)
                 self._spent(answer.usage)
                 return answer
+
+    async def probe(self) -> None:
+        """Ask beside the slots, and also while questions are held back."""
+        with suppress(EndpointThrottled, LlmTruncated, LlmRefused, LlmContextExceeded):
+            try:
+                self._spent((await self._answer(PROBE)).usage)
+            except (AccountFault, ConnectFault, ResponseFault, LlmRejected) as fault:
+                raise Unavailable(str(fault)) from None
+        self._gate.answered()
 
     async def _answer(self, question: Question) -> Answer:
         dialect = self._dialects.current()
@@ -116,7 +137,7 @@ class LlmClient:
                     dialect = self._simpler(dialect, outcome, question)
                 return outcome
         except TimeoutError:
-            raise Unavailable(f"the language model did not finish within {self._total:g} s") from None
+            raise Unavailable(f"the language model did not finish within {self._total:g} s", excusable=False) from None
 
     def _simpler(self, dialect: Capabilities, refusal: StatusFault, question: Question) -> Capabilities:
         """Return capabilities without the refused one; there are at most six such steps.
@@ -148,7 +169,7 @@ class LlmClient:
             if reading.finish is None:
                 raise ResponseFault(f"the language model fell silent ({_name(error)})") from None
         except ProtocolFault:
-            raise Unavailable("the server at DAIRA_LLM_BASE_URL does not speak the protocol") from None
+            raise Unavailable("the language model's server does not speak the protocol", excusable=False) from None
         return answer_of(question, reading)
 
     @contextmanager
@@ -163,6 +184,8 @@ class LlmClient:
                 self._spent(error.usage)
             if isinstance(error, LlmRejected):
                 log.warning("llm_rejected", reason=str(error))
+            if isinstance(error, LlmContextExceeded):
+                log.warning("llm_context_exceeded", reason=str(error), advice=TOO_LITTLE_CONTEXT)
             raise
         finally:
             self._metrics.llm_seconds.labels(outcome).observe(time.monotonic() - started)

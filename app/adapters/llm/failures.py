@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from typing_extensions import override
 
-from app.adapters.llm.retry_after import LONGEST, retry_after_of
+from app.adapters.llm.retry_after import retry_after_of
 from app.ports.llm import LlmContextExceeded, LlmRefused, LlmRejected
 
 OURS = ("model", "messages", "max_tokens", "max_completion_tokens", "temperature", "stream_options", "response_format")
@@ -40,6 +40,13 @@ class EndpointThrottled(Exception):
     def __init__(self, message: str, *, hint: timedelta | None) -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class AccountFault(Exception):
+    """The server refuses the operator's key, model, address or account. No question would be answered.
+
+    The message is for the operator.
+    """
 
 
 class ConnectFault(Exception):
@@ -98,21 +105,19 @@ def raise_fault(refusal: StatusFault) -> NoReturn:
     """Raise the error that the refusal means."""
     status = refusal.status
     if TOO_LONG.search(refusal.words) or status == _TOO_LARGE:
-        raise LlmContextExceeded(
-            f"the question is too long for the language model ({refusal}):"
-            " lower DAIRA_LLM_CONTEXT_TOKENS to what it takes"
-        )
+        raise LlmContextExceeded(f"the question is too long for the language model ({refusal})")
     if FILTERED.search(refusal.words):
         raise LlmRefused(f"the language model's content filter refuses the question ({refusal})")
     if status == _UNPAID or (status == _TOO_MANY and UNPAID.search(refusal.words)):
-        raise EndpointThrottled(f"the account at the language model has no credit left ({refusal})", hint=LONGEST)
+        raise AccountFault(f"the account at the language model has no credit left ({refusal}): top it up")
     if status == _TOO_MANY or (status in _AWAY and refusal.wait is not None):
         raise EndpointThrottled(f"the language model asks to wait ({refusal})", hint=refusal.wait)
     if status in _AWAY:
         raise ConnectFault(f"the language model is unavailable ({refusal})")
     if status in _PASSING or status >= _SERVERS:
         raise ResponseFault(f"the language model failed ({refusal})")
-    raise LlmRejected(f"the language model rejects the request ({refusal}): {_advice(refusal)}")
+    text = f"the language model rejects the request ({refusal}): {_advice(refusal)}"
+    raise AccountFault(text) if status < _CLIENTS or status in _ACCOUNT else LlmRejected(text)
 
 
 def _advice(refusal: StatusFault) -> str:
@@ -128,8 +133,10 @@ def _advice(refusal: StatusFault) -> str:
 
 
 _CLIENTS, _SERVERS = 400, 500
-_KEY = {401, 403}
+_KEY = {401, 403, 407}
 _UNPAID, _MISSING, _TOO_LARGE, _TOO_MANY = 402, 404, 413, 429
+_ACCOUNT = _KEY | {404, 405, 410, 421, 426, 451}
+"""Statuses that are about who asks, whom and where, and not about a question."""
 _PASSING = {408, 409, 425}
 _AWAY = {502, 503, 529}
 """A gateway without a server behind it, a model that is being loaded, an overloaded service."""

@@ -201,7 +201,7 @@ def answer_of(question: Question, reading: AnswerReader) -> Answer:
     if reading.endless:
         raise LlmTruncated("the language model repeated itself without end and was cut off", usage=usage)
     if reading.finish is None:
-        raise Unavailable("the language model's answer broke off")
+        raise Unavailable("the language model's answer broke off", excusable=False)
     reason = reading.finish.lower() if isinstance(reading.finish, str) else ""
     if reason in REFUSED or reading.refused:
         raise LlmRefused("the language model refuses to answer", usage=usage)
@@ -209,7 +209,7 @@ def answer_of(question: Question, reading: AnswerReader) -> Answer:
     if reason in CUT:
         raise LlmTruncated(f"the answer reached {question.max_output_tokens} tokens and is incomplete", usage=usage)
     if reason not in COMPLETE:
-        raise Unavailable("the language model returned an unknown finish_reason")
+        raise Unavailable("the language model returned an unknown finish_reason", excusable=False)
     thoughts = _THOUGHTS.match(reading.text)
     text = scrub(reading.text[thoughts.end() :] if thoughts else reading.text)
     return Answer(text=text if question.schema is None else without_bad_escapes(text), usage=usage)
@@ -225,7 +225,7 @@ def _check_that_all_was_read(question: Question, reading: AnswerReader, usage: T
     if reading.usage is not None and 0 < read < least and least >= NOT_WORTH_A_LOOK:
         raise LlmContextExceeded(
             f"the language model has read {read} tokens of at least {least}: its server cuts questions that are too"
-            " long. Give it more context (Ollama: num_ctx), and set DAIRA_LLM_CONTEXT_TOKENS to what it has",
+            " long",
             usage=usage,
         )
 

@@ -7,7 +7,7 @@ import structlog
 from app.domain.jobs import JobError
 from app.domain.leases import ClaimedJob
 from app.domain.llm.kept_answers import KeptAnswer
-from app.domain.outcomes import Done, Fail, Outcome, Snooze, Yield
+from app.domain.outcomes import Done, Fail, Outcome, Snooze, Suspect, Yield
 from app.domain.usage import UsageCounts, total_usage
 from app.handlers.llm.conversation import NoUsableAnswer, SlotWanted
 from app.handlers.llm.document_text import TextNotReady
@@ -45,8 +45,7 @@ async def outcome_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> 
     except NoUsableAnswer as end:
         return Fail(JobError(code=end.code, message=str(end)))
     except LlmFault as fault:
-        log.warning("llm_fault", reason=str(fault))
-        return Fail(ERRORS[type(fault)])
+        return _failure(fault)
 
     async def apply(tx: Tx) -> None:
         await tx.jobs.save_result(job.lease.job_id, result)
@@ -54,6 +53,13 @@ async def outcome_of(job: ClaimedJob, work: Awaitable[Mapping[str, object]]) -> 
         await tx.answers.forget(job.lease.job_id)
 
     return Done(apply)
+
+
+def _failure(fault: LlmFault) -> Outcome:
+    log.warning("llm_fault", reason=str(fault))
+    failure = Fail(ERRORS[type(fault)])
+    # The key, the account or the model's name may be wrong, and not the question.
+    return Suspect(failure) if isinstance(fault, LlmRejected) else failure
 
 
 def _uncounted(result: Mapping[str, object], kept: Iterable[KeptAnswer]) -> UsageCounts:

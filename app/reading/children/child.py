@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from PIL import Image, ImageDraw
+
 from app.domain.errors import DocumentFault
 from app.domain.filetypes.types import IMAGES, PDF
 from app.domain.pages import Page
@@ -22,6 +24,7 @@ from app.reading.children import wire
 from app.reading.children.render_requests import REQUESTS, RenderRequests
 from app.reading.engine import OcrEngine
 from app.reading.engines.choose import NoEngine, open_engine
+from app.reading.engines.fallback import FallbackEngine
 from app.reading.faults import RecognitionNeeded, too_many_pages
 from app.reading.image.file import ImageFile
 from app.reading.pdf.file import PdfFile
@@ -74,6 +77,8 @@ class RequestHandler:
                 return self._open(Path(request["path"]), media_type=request["media_type"], language=request["language"])
             case "page":
                 return self._page(request["number"], mode=Mode(request["mode"]))
+            case "check":
+                return self._check(language=request["language"])
             case do if do in REQUESTS:
                 return self._rendering.answer(request, file=self._open_file(), path=self._path)
             case _:
@@ -118,6 +123,15 @@ class RequestHandler:
             return {"page": wire.packed_words(self._open_file().read(number, mode=mode))}
         except RecognitionNeeded:
             return {"recognition": True}
+
+    def _check(self, *, language: str) -> wire.Message:
+        """Read a picture of Daira's own, so that whatever fails is the installation's fault."""
+        picture = Image.new("L", (400, 100), 255)
+        ImageDraw.Draw(picture).text((20, 30), "Installed", fill=0, font_size=32)
+        self._engine.words(picture, language=language, dpi=150)
+        if isinstance(self._engine, FallbackEngine):
+            self._engine.second()
+        return {}
 
     def _open_file(self) -> ReadableFile:
         if self._file is None:

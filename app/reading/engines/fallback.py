@@ -37,10 +37,14 @@ class FallbackEngine:
         first = self._first.words(image, language=language, dpi=dpi, finer=finer)
         if mean_confidence(first) >= RETRY_BELOW or len(first) < _FEWEST_WORDS:
             return first
+        second = self.second().words(image, language=language, dpi=dpi, finer=finer)
+        return max(second, first, key=_likely_right_letters)
+
+    def second(self) -> OcrEngine:
+        """Return the second engine, opened."""
         if self._second is None:
             self._second = self._open_second()
-        second = self._second.words(image, language=language, dpi=dpi, finer=finer)
-        return max(second, first, key=_likely_right_letters)
+        return self._second
 
 
 def _likely_right_letters(found: Sequence[RecognizedWord]) -> float:

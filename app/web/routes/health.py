@@ -5,13 +5,16 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-from app.web.errors import HealthBody, ReadinessBody
+from app.web.errors import HealthBody, ReadinessBody, ReadyBody
 from app.web.metrics import exposition
 
 router = APIRouter(tags=["operation"])
 
 PATIENCE = 3
 """Seconds for each dependency to answer."""
+
+OF_THE_MACHINE = frozenset({"recognition", "temp"})
+"""Gates that are this machine's own. Others hang on services that all workers share."""
 
 
 @router.get("/healthz", response_description="The process is alive.")
@@ -22,12 +25,16 @@ async def get_health() -> HealthBody:
 
 @router.get(
     "/readyz",
-    response_model=HealthBody,
+    response_model=ReadyBody,
     response_description="All dependencies answer.",
     responses={503: {"model": ReadinessBody, "description": "A dependency is not ready; `not_ready` names it."}},
 )
 async def get_readiness(request: Request) -> JSONResponse:
-    """Check that the database, queue, blob store and background loops answer."""
+    """Check that the database, queue, blob store and background loops answer.
+
+    `degraded` names what a worker's jobs wait for while the process itself is ready. A worker alone, whose own machine
+    can't read documents, is not ready.
+    """
     runtime = request.app.state.runtime
     faults: dict[str, str] = {}
     for name, ping in runtime.pings.items():
@@ -37,9 +44,12 @@ async def get_readiness(request: Request) -> JSONResponse:
         except Exception as error:  # noqa: BLE001 - whatever the reason, it is reported as not ready
             faults[name] = "no answer in time" if isinstance(error, TimeoutError) else str(error)
     faults |= {loop: f"silent for {age:.0f} s" for loop, age in runtime.metrics.silent_loops().items()}
+    closed = runtime.gates.faults
+    if runtime.settings.role == "worker":
+        faults |= {name: reason for name, reason in closed.items() if name in OF_THE_MACHINE}
     if faults:
         return JSONResponse({"status": "not ready", "not_ready": faults}, status_code=503)
-    return JSONResponse({"status": "ok"})
+    return JSONResponse({"status": "ok"} | ({"degraded": closed} if closed else {}))
 
 
 @router.head("/healthz", response_class=Response, response_description="The process is alive.")
