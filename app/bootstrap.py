@@ -31,6 +31,7 @@ from app.ports.leases import Handler, Sweeps
 from app.ports.llm import Llm
 from app.ports.reading import Recognizer
 from app.services.backlog_cache import BacklogCache
+from app.services.bulk_jobs import BulkJobs
 from app.services.clocks import ClockComparer
 from app.services.documents import DocumentService
 from app.services.erasure import TenantEraser
@@ -92,6 +93,7 @@ class Runtime:
     outputs: OutputService
     renditions: RenditionService
     jobs: JobService
+    bulk: BulkJobs
     search: SearchService
     events: EventService
     webhooks: WebhookService
@@ -159,6 +161,14 @@ async def open_runtime(
         stack.push_async_callback(gates.end)
         if not recognizer.is_usable:
             gates.shut("recognition", "nothing can be read here: no reader has started, or there is no language data")
+        jobs = JobService(
+            database=shared,
+            ringing=ringing,
+            languages=recognizer.languages,
+            llm=llm is not None,
+            watching=watching,
+            stopping=stopping,
+        )
         yield Runtime(
             settings=settings,
             metrics=metrics,
@@ -190,14 +200,8 @@ async def open_runtime(
                 renderer=open_renderer(settings, stack),
                 turns=FairSemaphore(at_once=settings.renderers),
             ),
-            jobs=JobService(
-                database=shared,
-                ringing=ringing,
-                languages=recognizer.languages,
-                llm=llm is not None,
-                watching=watching,
-                stopping=stopping,
-            ),
+            jobs=jobs,
+            bulk=BulkJobs(database=store.database, sweeps=store.sweeps, jobs=jobs),
             search=search,
             events=events,
             webhooks=WebhookService(database=shared, sender=sender, ringing=ringing),

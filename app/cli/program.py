@@ -42,11 +42,12 @@ def add_client_commands() -> None:
 
 
 def add_service_commands() -> None:
-    from app.cli import administration, backlog, keys, operate, selftest, serving, tenants
+    from app.cli import administration, backlog, bulk_jobs, keys, operate, selftest, serving, tenants
 
     app.command("up", rich_help_panel="Start")(serving.up)
     app.command("serve", rich_help_panel="Start")(serving.serve)
     app.command("backlog", rich_help_panel="Operate")(backlog.backlog)
+    app.add_typer(bulk_jobs.job, name="job", rich_help_panel="Operate")
     app.command("sweep", rich_help_panel="Operate")(operate.sweep)
     app.command("purge", rich_help_panel="Operate")(operate.purge)
     app.command("doctor", rich_help_panel="Operate")(operate.doctor)

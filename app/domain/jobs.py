@@ -130,6 +130,20 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Conditions on a tenant's jobs, all of which must hold. None and an empty set allow any."""
+
+    states: frozenset[JobState]
+    kinds: frozenset[str] = frozenset()
+    codes: frozenset[str] = frozenset()
+    """Codes of the latest error."""
+    since: timedelta | None = None
+    """The longest time since the job ended, or since it was made if it has not ended."""
+    until: timedelta | None = None
+    """The shortest such time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """An entry in a job's history, one for each attempt that ended."""
 

@@ -13,7 +13,7 @@ from app.domain.changes import ChangePage, ChangeWindow, Position, StatePage
 from app.domain.doorbells import Ring
 from app.domain.idempotency import KeptResponse
 from app.domain.ids import DocumentId, JobId, WebhookId
-from app.domain.jobs import Attempt, Job, JobState, NewJob, Progress
+from app.domain.jobs import Attempt, Job, JobFilter, JobState, NewJob, Progress
 from app.domain.leases import SettledAttempt, Settlement
 from app.domain.outcomes import DeliveryRings
 from app.domain.usage import DailyUsage, UsageCounts
@@ -47,6 +47,10 @@ class Jobs(Protocol):
 
     async def live_equal(self, *, kind: str, dedup_key: str) -> Job | None:
         """Return the queued or claimed job of this kind and dedup key."""
+        ...
+
+    async def matching(self, wanted: JobFilter, *, after: JobId | None = None, limit: int) -> list[JobId]:
+        """Return ids of jobs in their order, so that a caller visits each once whatever becomes of them meanwhile."""
         ...
 
     async def live(self, *, at_most: int) -> int:

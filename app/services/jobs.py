@@ -159,22 +159,25 @@ class JobService:
             raise Conflict(f"the job can't be cancelled: it has ended and is {job.state}")
         return job
 
-    async def retry(self, tenant_id: TenantId, job_id: JobId, *, max_queued: int) -> Job:
+    async def retry(self, tenant_id: TenantId, job_id: JobId, *, max_queued: int | None) -> Job:
         """Queue an ended job again, with the same id. Its drafts are kept; failures, expiries and answers go.
 
         Raises Conflict while an equal job is queued or claimed, and unless the job has failed or was cancelled; a
-        delivery that is done may be sent again too. Raises TooMany and LlmNotConfigured as `request` does.
+        delivery that is done may be sent again too. Raises TooMany and LlmNotConfigured as `request` does, but not
+        with `max_queued` None: an operator's retry has no limit, and goes by no setting of this process.
         """
         async with self.database.begin(tenant_id) as tx:
             job = await tx.jobs.get(job_id)
             if job is None:
                 raise NotFound("there is no such job")
-            check_kinds([JobRequest(kind=job.kind, payload=job.payload)], llm=self.llm)
+            if max_queued is not None:
+                check_kinds([JobRequest(kind=job.kind, payload=job.payload)], llm=self.llm)
             _refuse_to_retry(job, equal=await _live_equal(tx, kind=job.kind, dedup_key=job.dedup_key))
             retried = await tx.jobs.retry(job_id, states=_retryable(job))
             if retried is None:
                 raise Conflict("the job has just changed; read it again")
-            await refuse_beyond_queue_limit(max_queued, tx)
+            if max_queued is not None:
+                await refuse_beyond_queue_limit(max_queued, tx)
         await self.ringing.ring([(job.kind, Ring(tenant_id, job_id))])
         return retried
 

@@ -1,12 +1,13 @@
 """`Jobs.retry`: an ended job queued again as the same job; and `Jobs.prune`, the end of those that have no document."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from app.domain.errors import Conflict
 from app.domain.ids import JobId, uuid7
-from app.domain.jobs import Job, JobState
+from app.domain.jobs import Job, JobFilter, JobState
 from tests.support.rig import LEASE, SECOND, Rig, done, fail, new_answer, new_page, ring_of
 
 ENDED = (JobState.FAILED, JobState.CANCELLED)
@@ -55,6 +56,30 @@ class RetriesSuite:
         assert (again.payload, again.dedup_key, again.created_at) == (job.payload, job.dedup_key, job.created_at)
         assert (await rig.lease(again)).attempt == 3
         assert len(await rig.attempts(job)) == 2
+
+    async def test_jobs_match_by_state_kind_code_and_age_in_the_order_of_their_ids(self, rig: Rig) -> None:
+        job = await failed(rig)
+        assert job.error is not None
+        await rig.advance(DAY)
+        other = await rig.enqueue(job.tenant_id, kind="summarize")
+        assert await rig.settle(fail(await rig.lease(other)))
+        queued = await rig.enqueue(job.tenant_id)
+
+        async def matching(*, after: JobId | None = None, limit: int = 10, **fields: Any) -> list[JobId]:
+            wanted = JobFilter(**{"states": frozenset({JobState.FAILED}), **fields})
+            async with rig.database.begin(job.tenant_id) as tx:
+                return await tx.jobs.matching(wanted, after=after, limit=limit)
+
+        both = sorted([job.id, other.id])
+        assert await matching() == both
+        assert await matching(limit=1) == both[:1]
+        assert await matching(after=both[0]) == both[1:]
+        assert await matching(states=frozenset({JobState.QUEUED, JobState.CLAIMED})) == [queued.id]
+        assert await matching(kinds=frozenset({"summarize"})) == [other.id]
+        assert await matching(codes=frozenset({job.error.code})) == both
+        assert await matching(codes=frozenset({"llm_not_configured"})) == []
+        assert await matching(since=timedelta(hours=1)) == [other.id]
+        assert await matching(until=timedelta(hours=1)) == [job.id]
 
     async def test_a_page_that_was_drafted_is_kept_and_an_answer_is_not(self, rig: Rig) -> None:
         job = await failed(rig)

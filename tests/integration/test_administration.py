@@ -1,5 +1,6 @@
 """Tenants and keys by the commands of whoever runs the service, against a database as in production."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.cli import keys, tenants
+from app.adapters.postgres.engine import administer
+from app.cli import bulk_jobs, keys, tenants
 from app.cli.keys import duration
 from app.domain.errors import DairaError, Invalid
 from tests.support.databases import Cloned
@@ -22,7 +24,7 @@ def daira(cloned: Cloned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Da
     monkeypatch.setenv("DAIRA_DATABASE_URL", cloned.app_url)
     monkeypatch.setenv("DAIRA_BLOB_URL", (tmp_path / "blobs").as_uri())
     monkeypatch.setenv("COLUMNS", "200")
-    groups = {"tenant": tenants.tenant, "key": keys.key}
+    groups = {"tenant": tenants.tenant, "key": keys.key, "job": bulk_jobs.job}
     return lambda group, *arguments: CliRunner().invoke(groups[group], arguments)
 
 
@@ -52,6 +54,35 @@ def test_a_key_is_made_shown_rotated_and_revoked(daira: Daira) -> None:
     again = daira("key", "rotate", "acme", old)
     assert "has expired" in fault(again)
     assert daira("key", "revoke", "acme", new).exit_code == 0
+
+
+def failed_jobs(cloned: Cloned, *, count: int) -> None:
+    async def insert() -> None:
+        async with administer(cloned.admin_url) as admin:
+            await admin.execute(
+                "insert into daira.jobs (tenant_id, id, kind, webhook_id, state, failures, attempts, finished_at,"
+                " last_error) select 'acme', gen_random_uuid(), 'webhook', gen_random_uuid(), 'failed', 10, 10, now(),"
+                ' \'{"code": "no_address", "message": "gone"}\' from generate_series(1, $1)',
+                count,
+            )
+
+    asyncio.run(insert())
+
+
+def test_failed_jobs_that_match_are_counted_and_queued_again(daira: Daira, cloned: Cloned) -> None:
+    assert daira("tenant", "create", "acme").exit_code == 0
+    failed_jobs(cloned, count=250)
+    matching = ("--kind", "webhook", "--code", "no_address", "--since", "1h")
+    assert (
+        "250 job(s) of 1 tenant(s) match; nothing was changed" in daira("job", "retry", *matching, "--dry-run").stdout
+    )
+    assert "Say so with --yes" in fault(daira("job", "retry", *matching))
+    assert "0 job(s)" in daira("job", "retry", "--code", "timeout", "--yes").stdout
+    assert "250 job(s) changed, 0 left out" in daira("job", "retry", *matching, "--yes").stdout
+    assert "0 job(s)" in daira("job", "retry", *matching, "--yes").stdout
+    assert "250 job(s) changed" in daira("job", "cancel", "--tenant", "acme", "--yes").stdout
+    assert "there is no kind summary" in fault(daira("job", "retry", "--kind", "summary"))
+    assert "no tenant initech" in fault(daira("job", "retry", "--tenant", "initech", "--yes"))
 
 
 def test_limits_are_set_shown_and_left_to_the_settings_again(daira: Daira) -> None:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from app.adapters.memory.blobs import MemoryBlobs
 from app.adapters.memory.doorbell import MemoryDoorbell
@@ -28,6 +29,7 @@ from app.handlers.llm.conversation import LlmBudget
 from app.handlers.ocr import OcrHandler
 from app.ports.leases import Handler
 from app.ports.reading import Mode, OpenFile, UnreadablePage
+from app.reading.null import NullRecognizer
 from app.telemetry import Metrics
 from tests.support.databases import Cloned
 from tests.support.postgres_rig import postgres_rig
@@ -67,26 +69,22 @@ class _TaggedFile:
             )
 
 
-class TaggingRecognizer:
+class TaggingRecognizer(NullRecognizer):
     """Reads pages that name their job's mode and language."""
 
-    is_usable = True
-
+    @override
     @asynccontextmanager
     async def open(
         self,
-        path: Path,  # noqa: ARG002 - the port's signature
+        path: Path,
         *,
-        media_type: str,  # noqa: ARG002 - the port's signature
+        media_type: str,
         language: str,
         mode: Mode,
-        recognition: bool = True,  # noqa: ARG002 - the port's signature
+        recognition: bool = True,
     ) -> AsyncIterator[OpenFile]:
         source = Source.TEXT_LAYER if mode is Mode.SKIP else Source.OCR
         yield _TaggedFile(tag=f"{mode}{language}", language=language, source=source)
-
-    def languages(self) -> frozenset[str]:
-        return frozenset(LANGUAGES)
 
 
 @dataclass(frozen=True, kw_only=True)

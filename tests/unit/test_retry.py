@@ -8,8 +8,10 @@ import pytest
 
 from app.domain.errors import Conflict, NotFound, TooMany
 from app.domain.ids import DocumentId, JobId, TenantId, uuid7
-from app.domain.jobs import Job, JobState
+from app.domain.jobs import Job, JobFilter, JobState
 from app.domain.webhooks import KIND as WEBHOOK
+from app.services import bulk_jobs
+from app.services.bulk_jobs import BulkJobs
 from app.services.jobs import JobService
 from tests.support.rig import Rig, done, fail, new_delivery, new_job, ring_of
 from tests.unit.bench import Bench
@@ -35,6 +37,51 @@ async def test_a_failed_job_is_queued_again_under_its_id_and_rung_for(bench: Ben
     assert (again.id, again.state, again.attempts, again.failures) == (job.id, JobState.QUEUED, 1, 0)
     assert await bench.rung() == [ring_of(job)]
     assert (await bench.run(again)).state is JobState.DONE
+
+
+FAILED = JobFilter(states=frozenset({JobState.FAILED}))
+
+
+async def test_an_operator_retries_all_that_match_of_all_tenants_but_those_with_an_equal_live_job(
+    bench: Bench, jobs: JobService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_jobs, "AT_A_TIME", 2)
+    rig = bench.rig
+    acme, globex = await rig.tenant("acme"), await rig.tenant("globex")
+    failed = [await ended(rig, tenant=tenant) for tenant in (acme, acme, acme, globex)]
+    twin = await ended(rig, tenant=acme, dedup_key="same", document_id=(await rig.document(acme)).id)
+    live = await rig.enqueue(acme, dedup_key="same", document_id=twin.document_id)
+    bulk = BulkJobs(database=rig.database, sweeps=rig.sweeps, jobs=jobs)
+    assert {each.tenant_id: each.matched async for each in bulk.count(None, FAILED)} == {acme: 4, globex: 1}
+    assert {(await rig.again(job)).state for job in failed} == {JobState.FAILED}, "counting changes nothing"
+    done_so_far = [each async for each in bulk.retry(None, FAILED)]
+    assert [(each.tenant_id, each.changed, each.left_out) for each in done_so_far if each.tenant_id == globex] == [
+        (globex, 1, 0)
+    ]
+    latest = {each.tenant_id: each for each in done_so_far}
+    assert (latest[acme].changed, latest[acme].left_out) == (3, 1)
+    assert sorted(await bench.rung()) == sorted(ring_of(job) for job in failed)
+    for job in failed:
+        again = await rig.again(job)
+        assert (again.state, again.failures, again.attempts) == (JobState.QUEUED, 0, 1)
+    assert (await rig.again(twin)).state is JobState.FAILED
+    assert (await rig.again(live)).state is JobState.QUEUED
+    assert sum([each.changed async for each in bulk.retry(None, FAILED)]) == 0, "it can be repeated"
+
+
+async def test_an_operator_cancels_all_that_match_of_one_tenant(bench: Bench, jobs: JobService) -> None:
+    rig = bench.rig
+    acme, globex = await rig.tenant("acme"), await rig.tenant("globex")
+    queued, running, other = await rig.enqueue(acme), await rig.enqueue(acme), await rig.enqueue(globex)
+    await rig.lease(running)
+    bulk = BulkJobs(database=rig.database, sweeps=rig.sweeps, jobs=jobs)
+    live = JobFilter(states=frozenset({JobState.QUEUED, JobState.CLAIMED}))
+    assert [each.changed async for each in bulk.cancel(acme, live)] == [2]
+    assert (await rig.again(queued)).state is JobState.CANCELLED
+    assert (await rig.again(running)).cancel_requested
+    assert (await rig.again(other)).state is JobState.QUEUED
+    with pytest.raises(NotFound, match="no tenant initech"):
+        assert not [each async for each in bulk.cancel(TenantId("initech"), live)]
 
 
 async def test_a_cancelled_job_is_retried_and_one_in_any_other_state_is_a_conflict(rig: Rig, jobs: JobService) -> None:

@@ -13,7 +13,7 @@ from app.domain.changes import ChangePage, ChangeWindow, Position, StatePage
 from app.domain.doorbells import NEED_TEXT, Ring
 from app.domain.errors import Conflict, NotFound
 from app.domain.ids import DocumentId, JobId, WebhookId
-from app.domain.jobs import EQUAL_IS_LIVE, Attempt, Job, JobState, NewJob, Progress
+from app.domain.jobs import EQUAL_IS_LIVE, Attempt, Job, JobFilter, JobState, NewJob, Progress
 from app.domain.leases import SettledAttempt, Settlement
 from app.domain.outcomes import DeliveryRings
 from app.domain.text import scrub, scrub_json
@@ -74,6 +74,12 @@ class MemoryJobs:
     async def live_equal(self, *, kind: str, dedup_key: str) -> Job | None:
         found = await self.newest(kind=kind)
         return next((job for job in found if job.dedup_key == dedup_key and not job.state.terminal), None)
+
+    async def matching(self, wanted: JobFilter, *, after: JobId | None = None, limit: int) -> list[JobId]:
+        now = self._session.now()
+        jobs = (row.job for row in self._session.reading().jobs.values())
+        found = [job.id for job in jobs if (after is None or job.id > after) and _matches(job, wanted, now=now)]
+        return sorted(found)[:limit]
 
     async def live(self, *, at_most: int) -> int:
         rows = self._session.reading().jobs.values()
@@ -148,6 +154,17 @@ class MemoryJobs:
         if row.has_result:
             raise Conflict(f"job {job_id} has a result already")
         jobs[job_id] = replace(row, has_result=True, job=replace(row.job, result=scrub_json(result)))
+
+
+def _matches(job: Job, wanted: JobFilter, *, now: datetime) -> bool:
+    age = now - (job.finished_at or job.created_at)
+    return (
+        job.state in wanted.states
+        and (not wanted.kinds or job.kind in wanted.kinds)
+        and (not wanted.codes or (job.error is not None and job.error.code in wanted.codes))
+        and (wanted.since is None or age <= wanted.since)
+        and (wanted.until is None or age >= wanted.until)
+    )
 
 
 def _is_duplicate(tables: TenantTables, job: Job) -> bool:

@@ -38,6 +38,7 @@ from app.domain.jobs import (
     AttemptOutcome,
     Job,
     JobError,
+    JobFilter,
     JobState,
     NewJob,
     Progress,
@@ -201,6 +202,23 @@ class PostgresJobs:
     async def live_equal(self, *, kind: str, dedup_key: str) -> Job | None:
         equal = (jobs.c.kind == kind, jobs.c.dedup_key == dedup_key, jobs.c.state.in_(LIVE_STATES))
         return next(iter(await self.select(*equal, limit=1)), None)
+
+    async def matching(self, wanted: JobFilter, *, after: JobId | None = None, limit: int) -> list[JobId]:
+        c = jobs.c
+        age = func.now() - func.coalesce(c.finished_at, c.created_at)
+        conditions: list[ColumnElement[bool]] = [c.tenant_id == self._tenant_id, c.state.in_(wanted.states)]
+        if wanted.kinds:
+            conditions.append(c.kind.in_(wanted.kinds))
+        if wanted.codes:
+            conditions.append(c.last_error["code"].astext.in_(wanted.codes))
+        if wanted.since is not None:
+            conditions.append(age <= literal(wanted.since, INTERVAL))
+        if wanted.until is not None:
+            conditions.append(age >= literal(wanted.until, INTERVAL))
+        if after is not None:
+            conditions.append(c.id > after)
+        found = await self._clamped.execute(select(c.id).where(*conditions).order_by(c.id).limit(limit))
+        return list(found.scalars())
 
     async def live(self, *, at_most: int) -> int:
         (row,) = await self._clamped.call(LIVE_JOBS, self._tenant_id, at_most)
