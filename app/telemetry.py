@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import product
@@ -197,15 +198,22 @@ def _with_bound(_logger: object, _method: str, event: EventDict) -> EventDict:
 
 
 class _StandardError(io.TextIOBase):
-    """Standard error as it is when a line is written: loggers are kept, and may outlive the stream they began with."""
+    """Standard error as it is when a line is written: loggers are kept, and may outlive the stream they began with.
+
+    A line that can't be written, because the log's reader has ended or its disk is full, is lost. An error here would
+    end the loop, heartbeat or stop that only wanted to tell of something.
+    """
 
     @override
     def write(self, text: str, /) -> int:
-        return sys.stderr.write(text)
+        with suppress(OSError, ValueError):  # ValueError: it is closed
+            sys.stderr.write(text)
+        return len(text)
 
     @override
     def flush(self) -> None:
-        sys.stderr.flush()
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 _STDERR = cast(TextIO, _StandardError())

@@ -61,3 +61,21 @@ def handles_sigterm(pid: int) -> bool:
     status = Path(f"/proc/{pid}/status").read_text()
     mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt"))
     return bool(int(mask, 16) & (1 << (signal.SIGTERM - 1)))
+
+
+@pytest.mark.parametrize("sink", ["a pipe that nobody reads any more", "a full disk"])
+def test_with_a_log_that_takes_nothing_it_serves_and_stops_when_told(sink: str, port: int) -> None:
+    reader, writer = os.pipe() if sink.startswith("a pipe") else (None, os.open("/dev/full", os.O_WRONLY))
+    env = environment(DAIRA_PORT=str(port), DAIRA_HOST="::", **IN_MEMORY)
+    with subprocess.Popen([sys.executable, "-m", "app", "serve"], cwd=ROOT, env=env, stderr=writer) as process:
+        os.close(writer)
+        try:
+            wait_until(lambda: answers(f"http://127.0.0.1:{port}{HEALTH}"), seconds=60)
+            if reader is not None:
+                os.close(reader)
+            # `::` is both families, as a cluster of either needs it.
+            assert answers(f"http://[::1]:{port}/readyz")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()

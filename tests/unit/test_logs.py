@@ -1,12 +1,15 @@
 """What a log line carries besides its event."""
 
+import errno
 import io
 import json
+import sys
 from collections.abc import Iterator
 
 import pytest
 import structlog
 from structlog.testing import capture_logs
+from typing_extensions import override
 
 from app.domain.doorbells import Lane, Ring
 from app.domain.ids import JobId, TenantId, uuid7
@@ -63,3 +66,25 @@ async def test_an_outage_of_the_queue_is_one_line_however_many_rings_fail() -> N
         for _ in range(100):
             await ringer.ring([("ocr", Ring(TenantId("acme"), JobId(uuid7())))])
     assert [line["event"] for line in logs] == ["ring_failed"]
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.ENOSPC, "No space left on device"), ValueError()])
+def test_a_line_that_cannot_be_written_is_lost_and_stops_nothing(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone(io.StringIO):
+        @override
+        def write(self, text: str, /) -> int:
+            raise error
+
+        @override
+        def flush(self) -> None:
+            raise error
+
+    before = structlog.get_config()
+    monkeypatch.setattr(sys, "stderr", Gone())
+    set_up_logging(level="info", human=False)
+    try:
+        structlog.get_logger().info("event")
+    finally:
+        structlog.configure(**before)
