@@ -85,3 +85,28 @@ async def test_a_restored_copy_knows_no_position_of_a_server_that_had_come_farth
         xmin, xmax, running = snapshot_of(await tx.changes.now()) or (0, 0, ())
         ahead = position_of((xmin, xmax + 1_000_000, running))
         assert await tx.changes.within(ChangeWindow(since=ahead), limit=10) is None
+
+
+async def test_rows_from_a_server_that_had_come_farther_stand_and_hide_no_new_change(
+    cloned: Cloned, engine: PostgresEngine
+) -> None:
+    """As after a dump and a restore: the rows name transactions that this server has yet to reach."""
+    rig = postgres_rig(cloned, engine)
+    tenant = await rig.tenant()
+    old = await rig.enqueue(tenant)
+    async with administer(cloned.admin_url) as admin:
+        await admin.execute("update daira.jobs set changed = '99999999999'")
+    async with rig.database.begin(tenant) as tx:
+        before = await tx.changes.now()
+    new = await rig.enqueue(tenant)
+    async with rig.database.begin(tenant) as tx:
+        page = await tx.changes.within(ChangeWindow(since=before), limit=10)
+        standing = await tx.changes.standing(upto=await tx.changes.now(), limit=10)
+    assert page is not None
+    assert [job.id for job in page.jobs] == [new.id]
+    assert sorted(job.id for job in standing.jobs) == sorted([old.id, new.id])
+    await rig.claimed(old)
+    async with rig.database.begin(tenant) as tx:
+        later = await tx.changes.within(ChangeWindow(since=page.upto), limit=10)
+    assert later is not None
+    assert [job.id for job in later.jobs] == [old.id]
