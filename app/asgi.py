@@ -6,9 +6,8 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
-from app import guard, local
-from app.bootstrap import open_runtime
 from app.settings import Role, Settings
+from app.starting import Start
 from app.telemetry import Metrics
 from app.web import docs_page, errors
 from app.web.loop_accounts import LoopMeter
@@ -18,6 +17,7 @@ from app.web.openapi.texts import TAGS
 from app.web.request_log import RequestLog
 from app.web.routes import account, documents, events, health, jobs, outputs, search, webhooks
 from app.web.slow_clients import SlowBodyGuard
+from app.web.starting import StartGate
 from app.wiring import close_spans, open_spans
 
 DESCRIPTION = "Upload a document, get its text. No accepted job is ever lost."
@@ -30,14 +30,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await guard.refuse_unsafe(settings)
-        async with local.with_database(settings) as located, open_runtime(located, metrics, spans=spans) as runtime:
-            app.state.runtime = runtime
-            if runtime.worker is not None:
-                runtime.worker.start()
+        async with app.state.start.running():
             yield
-            if runtime.worker is not None:
-                await runtime.worker.stop()
         await close_spans(spans)
 
     app = DescribedApp(
@@ -55,6 +49,8 @@ def create_app(settings: Settings) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.debug = settings.debug
+    app.state.runtime = None
+    app.state.start = Start(settings, metrics, spans, state=app.state)
     if serves:
         # Routes are tried one after the other: what is asked for most comes first.
         app.include_router(jobs.router)
@@ -85,6 +81,7 @@ def create_app(settings: Settings) -> FastAPI:
         )
     # Within the guard: what a body waits for its tenant's share is no slowness of the client.
     app.add_middleware(LoopMeter)
+    app.add_middleware(StartGate)
     app.add_middleware(SlowBodyGuard, patience=settings.client_patience_seconds)
     app.add_middleware(RequestLog, metrics=metrics, spans=spans)
     return app

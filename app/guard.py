@@ -1,80 +1,95 @@
 """The start-up guard: what would lose work or leak a tenant is refused in production, all of it named at once."""
 
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
-
-import structlog
 
 from app.adapters.llm.client import LOOPBACK
 from app.adapters.postgres.database import PostgresDatabase
-from app.adapters.postgres.engine import THROUGH_A_POOLER, PostgresEngine, is_shared, temporary_engine
+from app.adapters.postgres.engine import THROUGH_A_POOLER, PostgresEngine, is_shared
 from app.adapters.postgres.isolation import checks as database_checks
 from app.adapters.postgres.isolation import grants, policies, tables
-from app.domain.errors import DairaError
+from app.domain.errors import DairaError, Misconfigured, Unavailable
 from app.domain.ids import TenantId
-from app.settings import Environment, Settings
-
-EXIT_REFUSED = 78
-"""The exit status: EX_CONFIG of sysexits.h."""
+from app.settings import Settings
 
 DEVELOPMENT_TENANT = TenantId("dev")
 DEVELOPMENT_KEY = "daira up"
 """The name of the key that `daira up` makes: known to whoever can read a developer's disk."""
+
+EXIT_REFUSED = 78
+"""The exit status: EX_CONFIG of sysexits.h."""
 
 NO_DEVELOPMENT_KEY = "no development key"
 
 CHECKS = database_checks.CHECKS | policies.CHECKS | grants.CHECKS | tables.CHECKS
 
 CheckCall = Callable[[], Awaitable[list[str]]]
+DatabaseCheck = Callable[[PostgresEngine], Awaitable[list[str]]]
 
-log = structlog.get_logger()
 
-
-def checks(settings: Settings) -> dict[str, CheckCall]:
-    """Every check by name; each answers with its faults."""
+@asynccontextmanager
+async def opened_checks(settings: Settings) -> AsyncIterator[dict[str, CheckCall]]:
+    """Every check by name; each answers with its faults. Those of the database share one connection."""
 
     async def of_settings() -> list[str]:
         return settings_faults(settings)
 
-    def on_database(check: Callable[[PostgresEngine], Awaitable[list[str]]]) -> CheckCall:
-        return lambda: temporary_engine(
-            settings.database_url.get_secret_value(), check, name="guard", pooled=settings.pooled
-        )
-
     if settings.embedded or settings.memory_store:
-        return {"settings": of_settings}
+        yield {"settings": of_settings}
+        return
+    url = settings.database_url.get_secret_value()
+    engine = PostgresEngine(url, pool_size=1, name="guard", pooled=settings.pooled)
+
+    def on_database(check: DatabaseCheck) -> CheckCall:
+        return lambda: check(engine)
+
     database = CHECKS | {NO_DEVELOPMENT_KEY: _no_development_key}
     made = {name: on_database(check) for name, check in database.items()}
-    return {"settings": of_settings, "poolers": lambda: _poolers(settings)} | made
+    try:
+        yield {"settings": of_settings, "poolers": lambda: _poolers(settings)} | made
+    finally:
+        await engine.close()
 
 
 async def faults(settings: Settings) -> list[str]:
+    """All faults, each on a line. Raises Unavailable where there is none so far and the database can't be asked."""
     found: list[str] = []
-    for name, check in checks(settings).items():
-        found += await run_check(name, check)
+    reasons: set[str] = set()
+    async with opened_checks(settings) as checks:
+        for name, check in checks.items():
+            try:
+                found += await _faults_of(name, check)
+            except Misconfigured as error:
+                # A login that is refused is one fault, not one of each check.
+                found += [f"{name}: {error}"] if str(error) not in reasons else []
+                reasons.add(str(error))
+            except Unavailable as error:
+                if not found:
+                    raise
+                # What is unsafe already stays so, and the other checks would only say this again.
+                return [*found, f"{name}: {error}"]
     return found
 
 
 async def run_check(name: str, check: CheckCall) -> list[str]:
-    """A check that can't be made is a fault too."""
+    """A check that can't be made is a fault too: for `daira doctor`, which waits for nothing."""
+    try:
+        return await _faults_of(name, check)
+    except Unavailable as error:
+        return [f"{name}: {error}"]
+
+
+async def _faults_of(name: str, check: CheckCall) -> list[str]:
+    """Raises Unavailable where the database could not be asked, because that is no answer."""
     try:
         return await check()
+    except Unavailable:
+        raise
     except DairaError as error:
         return [f"{name}: {error}"]
     except Exception as error:  # noqa: BLE001 - one check that fails in an unforeseen way hides none of the others
         return [f"{name}: could not be checked ({type(error).__name__}: {error})".replace("\n", " ")]
-
-
-async def refuse_unsafe(settings: Settings) -> None:
-    """In production: exit with status 78 and the whole list on standard error."""
-    if settings.env is not Environment.PRODUCTION:
-        return
-    if found := await faults(settings):
-        print(f"daira refuses to start in production, {len(found)} fault(s):", file=sys.stderr)  # noqa: T201
-        for fault in found:
-            print(f"  - {fault}", file=sys.stderr)  # noqa: T201
-        raise SystemExit(EXIT_REFUSED)
 
 
 def settings_faults(settings: Settings) -> list[str]:
@@ -113,4 +128,8 @@ async def _poolers(settings: Settings) -> list[str]:
 async def _no_development_key(engine: PostgresEngine) -> list[str]:
     async with PostgresDatabase(engine).begin(DEVELOPMENT_TENANT) as tx:
         keys = [key for key in await tx.keys.all() if key.name == DEVELOPMENT_KEY and key.revoked_at is None]
-    return ["tenant dev has the key of `daira up`: revoke it with `daira key revoke`"] if keys else []
+    return [
+        f"tenant {DEVELOPMENT_TENANT} has the key of `daira up`, {key.id}, which stands in a file of a developer's:"
+        f" revoke it with `daira key revoke {DEVELOPMENT_TENANT} {key.id}`"
+        for key in keys
+    ]

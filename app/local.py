@@ -25,6 +25,8 @@ async def with_database(settings: Settings) -> AsyncIterator[Settings]:
 
     Raises Invalid in production, where a shell without its settings would be answered from an empty database.
     """
+    if settings.memory_store and settings.env is Environment.PRODUCTION:
+        raise Invalid("DAIRA_DATABASE_URL=memory:// keeps nothing, and production has no such database: name a server")
     if not settings.embedded:
         yield settings
         return

@@ -100,6 +100,13 @@ class Settings(BaseSettings):
         description="Jobs that a worker runs at a time, by lane; a lane left out is not worked on.",
     )
     pool_size: int = Field(10, ge=1, le=1000, description="Database connections for requests and handlers, each.")
+    start_timeout: int = Field(
+        0,
+        ge=0,
+        le=86_400,
+        description="Seconds that `daira serve` waits at its start for what it can't reach, before it ends with 75."
+        " 0: no end.",
+    )
     lease_seconds: int = Field(60, ge=3, le=86_400, description="A job of a worker silent for so long goes to another.")
     sweep_seconds: int = Field(30, ge=1, le=3_600, description="Between looks for lost doorbells and lost workers.")
     grace_seconds: int = Field(25, ge=0, le=86_400, description="What running jobs get to finish at a stop.")
@@ -268,11 +275,13 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        if self.memory_store and not self.memory_queue:
+        # In production the guard refuses them, with all other faults.
+        alone = self.memory_store and self.env is not Environment.PRODUCTION
+        if alone and not self.memory_queue:
             raise ValueError(
                 "DAIRA_DATABASE_URL=memory:// has no database to be the queue: set DAIRA_QUEUE_URL=memory://"
             )
-        if self.memory_store and self.role is not Role.ALL:
+        if alone and self.role is not Role.ALL:
             raise ValueError("DAIRA_DATABASE_URL=memory:// is seen by one process alone: it needs DAIRA_ROLE=all")
         if self.ocr == "rapidocr" and find_spec("rapidocr") is None and self.role is not Role.WEB:
             raise ValueError("DAIRA_OCR=rapidocr needs the extra `rapidocr`: pip install 'daira[rapidocr]'")

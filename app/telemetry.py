@@ -219,6 +219,11 @@ class _StandardError(io.TextIOBase):
 _STDERR = cast(TextIO, _StandardError())
 
 
+def logs_for_people(log_format: str) -> bool:
+    """True for `text`, and for `auto` on a terminal."""
+    return log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
+
+
 def set_up_logging(*, level: str, human: bool, stream: TextIO = _STDERR) -> None:
     """One line an event: JSON, or coloured for a terminal."""
     render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if human else structlog.processors.JSONRenderer()

@@ -33,7 +33,7 @@ from app.adapters.sqs.doorbell import SqsDoorbell
 from app.adapters.webhook.sender import HttpWebhookSender
 from app.adapters.webhook.targets import TargetResolver
 from app.domain.doorbells import Lane
-from app.domain.errors import Unavailable
+from app.domain.errors import Misconfigured, Unavailable
 from app.ports.blobs import InventoriedBlobs
 from app.ports.calls import BoundedCaller
 from app.ports.database import KeyedDatabase
@@ -152,9 +152,11 @@ async def _open_sqs(
     _closed_at_exit(doorbell, stack)
     try:
         await doorbell.open()
+    except Misconfigured:
+        raise
     except Unavailable as error:
-        # As with the other queues: a worker that starts while the queue is away waits for it, and /readyz says so.
-        log.warning("queue_not_found_yet", lane=lane, reason=str(error))
+        # As with the other queues: who starts while the queue is away waits for it, and /readyz says so.
+        log.info("queue_not_found_yet", lane=lane, reason=str(error))
     return doorbell
 
 

@@ -18,7 +18,7 @@ from app.cli.administration import with_runtime
 from app.domain.errors import DairaError
 from app.domain.ids import TenantId
 from app.services.purging import PurgeReport
-from app.settings import Environment, Role, Settings
+from app.settings import Environment, Settings
 from app.telemetry import Metrics
 
 USED_BY_JOBS = {"blobs", "llm", "recognition", "temp"}
@@ -49,17 +49,17 @@ async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bo
     """Name, faults, and whether they are tolerated here."""
     development = settings.env is Environment.DEVELOPMENT
     yield "settings", guard.settings_faults(settings), development
-    if settings.embedded and not development:
+    if (settings.embedded or settings.memory_store) and not development:
         return
     async with local.with_database(settings) as located:
         away = [] if located.memory_store else await guard.run_check("database", _reach(located))
         # Without a database every check of it would only say the same.
-        checks = {} if away else guard.checks(located)
-        checks.pop("settings", None)
-        for name, check in checks.items():
-            yield name, await guard.run_check(name, check), development and name == guard.NO_DEVELOPMENT_KEY
-        # The web role starts no reader; a probe starts one of its own.
-        async with open_runtime(located.model_copy(update={"role": Role.WEB}), Metrics()) as runtime:
+        async with guard.opened_checks(located) as checks:
+            for name, check in checks.items() if not away else ():
+                if name != "settings":
+                    yield name, await guard.run_check(name, check), development and name == guard.NO_DEVELOPMENT_KEY
+        # No worker, which would start readers; a probe starts one of its own.
+        async with open_runtime(located.without_worker(), Metrics()) as runtime:
             for name, ping in runtime.pings.items():
                 faults = await guard.run_check(name, _as_check(ping))
                 yield f"{name} answers", [_with_address(fault, located, of=name) for fault in faults], False

@@ -1,6 +1,6 @@
 """The one program: commands by what they are for, faults as one line and an exit status.
 
-0 done · 1 failed · 2 wrong usage · 78 refused to start
+0 done · 1 failed · 2 wrong usage · 75 not reached in DAIRA_START_TIMEOUT · 78 refused to start
 """
 
 import os

@@ -7,7 +7,6 @@ import os
 import shlex
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
@@ -21,7 +20,7 @@ from fastapi import FastAPI
 from rich.console import Console
 from typing_extensions import override
 
-from app import guard, local
+from app import local
 from app.asgi import create_app
 from app.cli.addresses import DEV_FILE
 from app.domain.errors import Conflict, DairaError, Unavailable
@@ -29,7 +28,8 @@ from app.domain.keys import Scope
 from app.guard import DEVELOPMENT_KEY, DEVELOPMENT_TENANT
 from app.services.tenants import TenantService
 from app.settings import Environment, Role, Settings, default_data_dir
-from app.telemetry import set_up_logging
+from app.starting import end
+from app.telemetry import logs_for_people, set_up_logging
 from app.web.slow_clients import slow_client_protocol
 
 log = structlog.get_logger()
@@ -53,6 +53,11 @@ def up(
     serves the API and runs jobs.
     """
     settings = Settings()
+    if settings.env is Environment.PRODUCTION:
+        raise Conflict(
+            "DAIRA_ENV=production: `daira up` is for development and would make a tenant and a key in the database that"
+            " DAIRA_DATABASE_URL names; start `daira serve`, or `env -u DAIRA_ENV -u DAIRA_DATABASE_URL daira up`"
+        )
     folder = (data_dir or settings.data_dir).absolute()
     settings = settings.model_copy(
         update={"env": Environment.DEVELOPMENT, "role": Role.ALL, "host": host, "data_dir": folder}
@@ -66,12 +71,12 @@ def up(
 def serve() -> None:
     """Start for production: read the settings from the environment, check them, then serve.
 
-    DAIRA_ROLE is `web` (serves the API), `worker` (runs jobs) or `all`. Unsafe settings end it with status 78.
+    DAIRA_ROLE is `web` (serves the API), `worker` (runs jobs) or `all`. Unsafe settings end it with status 78. A
+    database, queue or blob store that can't be reached is waited for: /readyz names it. DAIRA_START_TIMEOUT ends the
+    wait with status 75.
     """
     settings = Settings()
-    human = settings.log_format == "text" or (settings.log_format == "auto" and sys.stderr.isatty())
-    set_up_logging(level=settings.log_level, human=human)
-    asyncio.run(guard.refuse_unsafe(settings))
+    set_up_logging(level=settings.log_level, human=logs_for_people(settings.log_format))
     with _listening(settings.host, settings.port) as listener:
         address = _shown(listener)
 
@@ -79,7 +84,10 @@ def serve() -> None:
             log.info("service_ready", role=settings.role, address=address)
 
         patience = settings.client_patience_seconds
-        _run(_serve(create_app(settings), listener, ready=ready, patience=patience))
+        try:
+            _run(_serve(create_app(settings), listener, ready=ready, patience=patience))
+        except Exception as error:  # noqa: BLE001 - the end of the process, in the log's own form
+            end(error)
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
@@ -117,6 +125,8 @@ async def _serve(
 ) -> None:
     server = _Server(app, ready=ready, patience=patience)
     await server.serve(sockets=[listener])
+    if server.failure is not None:
+        raise server.failure
     if not server.started:
         raise SystemExit(1)
     worker = app.state.runtime.worker
@@ -126,7 +136,7 @@ async def _serve(
 
 
 class _Server(uvicorn.Server):
-    """Tells when it serves."""
+    """Ends when the service does: `failure` is why."""
 
     def __init__(self, app: FastAPI, *, ready: Callable[[], Awaitable[None]], patience: float) -> None:
         super().__init__(
@@ -141,7 +151,9 @@ class _Server(uvicorn.Server):
             )
         )
         self._app = app
-        self._ready = ready
+        self.failure: BaseException | None = None
+        app.state.start.ready = ready
+        app.state.start.failed = self._failed
 
     @override
     @contextmanager
@@ -157,16 +169,15 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(told)
 
     def _told_to_stop(self, told: signal.Signals) -> None:
-        if self.started and not self.should_exit:
-            self._app.state.runtime.stopping.set()
-            log.warning("service_stopping", grace_seconds=self._app.state.runtime.settings.grace_seconds)
+        runtime = self._app.state.runtime
+        if runtime is not None and not self.should_exit:
+            runtime.stopping.set()
+            log.warning("service_stopping", grace_seconds=runtime.settings.grace_seconds)
         self.handle_exit(told, None)
 
-    @override
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
-        if self.started:
-            await self._ready()
+    def _failed(self, error: BaseException) -> None:
+        self.failure = error
+        self.should_exit = True
 
 
 async def _dev_key(tenants: TenantService, *, kept: Path) -> str:

@@ -13,6 +13,7 @@ DairaError
 │   └── Unsupported   send another type of file
 ├── TooMany           slow down
 ├── Unavailable       not the caller's fault: try again
+│   └── Misconfigured     whoever runs the service must change something: waiting does not help
 ├── AttemptOver       (worker) its lease is lost or its document was deleted: leave everything as it is
 └── DocumentFault     (worker) this file can't be processed, however often it is tried
 """
@@ -102,6 +103,10 @@ class Unavailable(DairaError):
 
 class AttemptOver(DairaError):
     """An attempt that can write nothing any more, because its lease is lost or its document was deleted."""
+
+
+class Misconfigured(Unavailable):
+    """A dependency has answered, and refuses what the settings say. Callers see no difference to Unavailable."""
 
 
 class DocumentFault(DairaError):

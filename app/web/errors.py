@@ -22,6 +22,7 @@ from app.domain.errors import (
     IdempotencyMismatch,
     Invalid,
     LlmNotConfigured,
+    Misconfigured,
     NotFound,
     NotReady,
     TooLarge,
@@ -87,6 +88,7 @@ STATUS: dict[type[DairaError], int] = {
     IdempotencyMismatch: 422,
     TooMany: 429,
     Unavailable: 503,
+    Misconfigured: 503,
 }
 
 TITLES = {

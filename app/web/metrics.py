@@ -1,6 +1,7 @@
 """The backlog's metrics, measured on the table of jobs. The queue's depth would count doorbells, not work."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
@@ -12,18 +13,20 @@ from app.services.clocks import ClockReading
 from app.telemetry import Metrics
 
 
-async def exposition(metrics: Metrics, looks: BacklogCache) -> bytes:
-    """Return the metrics of process and table. While the database is away, the table's are left out, not set to 0."""
+async def exposition(metrics: Metrics, looks: BacklogCache | None) -> bytes:
+    """Return the metrics of process and table. While the database is away, the table's are left out, not set to 0.
+
+    `looks` is None while the service starts.
+    """
     registry = CollectorRegistry()
     up = Gauge("daira_backlog_up", "1 where the table could be looked at, else 0", registry=registry)
-    try:
-        _backlog(await looks.backlog(), registry)
-        _wear(await looks.wear(), registry)
-        _clock(await looks.clock(), registry)
-    except Unavailable:
-        up.set(0)
-    else:
-        up.set(1)
+    up.set(0)
+    with suppress(Unavailable):
+        if looks is not None:
+            _backlog(await looks.backlog(), registry)
+            _wear(await looks.wear(), registry)
+            _clock(await looks.clock(), registry)
+            up.set(1)
     return metrics.exposition() + generate_latest(registry)
 
 

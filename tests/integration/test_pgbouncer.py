@@ -9,7 +9,7 @@ import pytest
 from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import THROUGH_A_POOLER, PostgresEngine
 from app.domain.errors import Unavailable
-from app.guard import checks
+from app.guard import opened_checks
 from app.ports.doorbell import Doorbell
 from app.settings import Settings
 from tests.conformance.caps_suite import CapsSuite
@@ -52,12 +52,12 @@ async def doorbell(cloned: Cloned, engine: PostgresEngine) -> AsyncIterator[Door
 async def test_a_pooler_that_nobody_told_of_is_refused(cloned: Cloned) -> None:
     with in_front_of(cloned.app_url) as url:
         untold = Settings(_env_file=None, database_url=url, blob_url="file:///b")
-        (fault,) = await checks(untold)["poolers"]()
+        (fault,) = await poolers(untold)
         assert fault == THROUGH_A_POOLER
         told = Settings(_env_file=None, database_url=url, blob_url="file:///b", listen_url=cloned.app_url)
-        assert await checks(told)["poolers"]() == []
+        assert await poolers(told) == []
         deaf = Settings(_env_file=None, database_url=url, blob_url="file:///b", listen_url=url)
-        (fault,) = await checks(deaf)["poolers"]()
+        (fault,) = await poolers(deaf)
         assert "no bell would be heard" in fault
 
 
@@ -121,3 +121,8 @@ async def test_a_thousand_interleaved_transactions_of_ten_tenants_see_their_own_
     outcomes = await asyncio.gather(*looks, return_exceptions=True)
     assert not [each for each in outcomes if each is not None and not isinstance(each, asyncio.CancelledError)]
     assert not any((await rig.tenantless_counts()).values())
+
+
+async def poolers(settings: Settings) -> list[str]:
+    async with opened_checks(settings) as checks:
+        return await checks["poolers"]()

@@ -3,11 +3,14 @@
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
+from structlog.testing import capture_logs
 
 from app import guard
-from app.domain.errors import Unavailable
-from app.guard import EXIT_REFUSED, checks, refuse_unsafe, run_check, settings_faults
-from app.settings import Environment, Settings
+from app.domain.errors import Misconfigured, Unavailable
+from app.guard import EXIT_REFUSED, opened_checks, run_check, settings_faults
+from app.settings import Environment, Role, Settings
+from app.starting import refuse
 
 SAFE: dict[str, Any] = {
     "env": Environment.PRODUCTION,
@@ -76,19 +79,39 @@ def test_a_fault_says_what_to_do_and_shows_no_secret() -> None:
     assert "s3cret" not in " ".join(found)
 
 
-async def test_production_exits_with_78_and_the_whole_list(capsys: pytest.CaptureFixture[str]) -> None:
+UNSAFE: dict[str, Any] = {**MEMORY, "debug": True, "cors_origins": ["*"]}
+
+
+def test_people_get_the_whole_list_and_78(capsys: pytest.CaptureFixture[str]) -> None:
+    unsafe = settings(**UNSAFE, log_format="text")
     with pytest.raises(SystemExit) as refused:
-        await refuse_unsafe(settings(**MEMORY, debug=True, cors_origins=["*"]))
+        refuse(settings_faults(unsafe), unsafe)
     assert refused.value.code == EXIT_REFUSED == 78
     printed = capsys.readouterr().err
     assert "5 fault(s)" in printed
-    for fault in settings_faults(settings(**MEMORY, debug=True, cors_origins=["*"])):
+    for fault in settings_faults(unsafe):
         assert f"  - {fault}\n" in printed
 
 
-async def test_development_starts_whatever_is_set(capsys: pytest.CaptureFixture[str]) -> None:
-    await refuse_unsafe(settings(**MEMORY, env=Environment.DEVELOPMENT, debug=True, cors_origins=["*"]))
-    assert capsys.readouterr().err == ""
+def test_a_log_gets_the_whole_list_as_one_event() -> None:
+    unsafe = settings(**UNSAFE, log_format="json")
+    with capture_logs() as logged, pytest.raises(SystemExit):
+        refuse(settings_faults(unsafe), unsafe)
+    assert [(line["event"], line["faults"]) for line in logged] == [("start_refused", settings_faults(unsafe))]
+
+
+def test_without_a_fault_nothing_is_refused() -> None:
+    refuse([], settings())
+
+
+@pytest.mark.parametrize("role", Role)
+def test_memory_stores_are_refused_with_all_faults_whatever_the_role(role: Role) -> None:
+    assert len(settings_faults(settings(**UNSAFE, role=role))) == 5
+
+
+def test_development_still_says_at_once_that_memory_stores_are_for_one_process() -> None:
+    with pytest.raises(ValidationError, match="needs DAIRA_ROLE=all"):
+        settings(**MEMORY, env=Environment.DEVELOPMENT, role="worker")
 
 
 async def test_the_faults_of_the_database_are_named_together_with_those_of_the_settings(
@@ -110,6 +133,29 @@ async def test_the_faults_of_the_database_are_named_together_with_those_of_the_s
     assert found[3] == "schema: could not be checked (LookupError: no such table)"
 
 
+async def test_a_database_that_can_not_be_asked_says_nothing_about_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def away(_: object) -> list[str]:
+        raise Unavailable("the database can't be reached")
+
+    monkeypatch.setattr(guard, "_poolers", away)
+    with pytest.raises(Unavailable):
+        await guard.faults(settings())
+    found = await guard.faults(settings(debug=True))
+    assert [fault.partition(" ")[0] for fault in found] == ["DAIRA_DEBUG=true", "poolers:"]
+
+
+async def test_a_login_that_is_refused_is_one_fault_and_not_one_for_each_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(_: object) -> list[str]:
+        raise Misconfigured("the database refuses this login: no such role")
+
+    monkeypatch.setattr(guard, "_poolers", refused)
+    monkeypatch.setattr(guard, "CHECKS", {"walled tables": refused, "grants": refused})
+    monkeypatch.setattr(guard, "_no_development_key", refused)
+    assert await guard.faults(settings()) == ["poolers: the database refuses this login: no such role"]
+
+
 async def test_a_check_that_can_not_be_made_is_a_fault_on_one_line() -> None:
     async def away() -> list[str]:
         raise Unavailable("the database can't be reached")
@@ -121,7 +167,9 @@ async def test_a_check_that_can_not_be_made_is_a_fault_on_one_line() -> None:
     assert await run_check("wall", odd) == ["wall: could not be checked (RuntimeError: two lines)"]
 
 
-def test_a_database_that_is_none_is_not_asked() -> None:
-    assert set(checks(settings(database_url=""))) == {"settings"}
-    assert set(checks(settings(**MEMORY))) == {"settings"}
-    assert len(checks(settings())) > 5
+async def test_a_database_that_is_none_is_not_asked() -> None:
+    for nothing in (settings(database_url=""), settings(**MEMORY)):
+        async with opened_checks(nothing) as checks:
+            assert set(checks) == {"settings"}
+    async with opened_checks(settings()) as checks:
+        assert len(checks) > 5

@@ -20,11 +20,12 @@ from botocore.exceptions import (
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
+    ProfileNotFound,
     TokenRetrievalError,
 )
 from botocore.parsers import ResponseParserError
 
-from app.domain.errors import Unavailable
+from app.domain.errors import Misconfigured, Unavailable
 
 FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "AllAccessDisabled", "403"})
 """Error codes of a lack of rights. A HEAD request's answer has no body, so its status is the code."""
@@ -51,6 +52,8 @@ SKEWED = frozenset({"RequestTimeTooSkewed", "RequestExpired", "RequestInTheFutur
 SIGNATURE = frozenset({"InvalidSignatureException", "SignatureDoesNotMatch"})
 """Error codes of a bad signature. Except for S3, they are also those of one that is minutes off."""
 NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
+NO_CLIENT = (NoRegionError, ProfileNotFound, PartialCredentialsError)
+"""Errors of the settings, found before anything is sent."""
 OUT_OF_REACH = (BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
 
 RefusalText = Callable[[ClientError], str | None]
@@ -58,7 +61,7 @@ RefusalText = Callable[[ClientError], str | None]
 
 
 class aws_reachable:  # noqa: N801 - reads as a statement: with reachable(...)
-    """Turns every failure to be served into Unavailable."""
+    """Turns every failure to be served into Unavailable: Misconfigured where the settings make no client."""
 
     def __init__(self, what: str, *, service: str, endpoint_url: str | None, refusal: RefusalText) -> None:
         """`what` is the name in the error, such as `the queue daira-ocr`."""
@@ -75,6 +78,8 @@ class aws_reachable:  # noqa: N801 - reads as a statement: with reachable(...)
     ) -> None:
         if isinstance(error, ClientError):
             raise Unavailable(f"{self._what}: {self._refusal(error) or self._common(error)}") from error
+        if isinstance(error, NO_CLIENT):
+            raise Misconfigured(f"{self._what}: {self._absence(error)}") from error
         if isinstance(error, OUT_OF_REACH):
             raise Unavailable(f"{self._what}: {self._absence(error)}") from error
 

@@ -14,12 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 from sqlalchemy.util import greenlet_spawn
 
-from app.domain.errors import Unavailable
+from app.domain.errors import Misconfigured, Unavailable
 
 T = TypeVar("T")
 
 OUT_OF_REACH = (
     OSError,
+    EOFError,
     TimeoutError,
     PoolTimeoutError,
     asyncpg.PostgresConnectionError,
@@ -29,6 +30,7 @@ OUT_OF_REACH = (
     asyncpg.TooManyConnectionsError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
+    asyncpg.IdleSessionTimeoutError,
 )
 """Errors that don't concern the statement: the server is away, or too busy for another connection."""
 
@@ -39,15 +41,17 @@ NOT_NOW = (
     asyncpg.LockNotAvailableError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InsufficientResourcesError,
+    asyncpg.PostgresSystemError,
+    # The database accepts no connections: an administrator does this while moving or restoring it.
+    asyncpg.ObjectNotInPrerequisiteStateError,
 )
-"""Errors that another try may avoid: a deadlock, a full disk, a standby."""
+"""Errors that another try may avoid: a deadlock, a full disk, a standby, a database that is moved."""
 
 REFUSED = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
-    # The database accepts no connections: an administrator does this while moving or restoring it.
-    asyncpg.ObjectNotInPrerequisiteStateError,
 )
+"""Errors of the settings: the server is there, and knows no such login or database."""
 
 NO_SCHEMA = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError)
 
@@ -180,7 +184,7 @@ async def _session(client: asyncpg.Connection) -> int:
 
 
 class postgres_reachable:  # noqa: N801 - reads as a statement: with reachable()
-    """Turns every failure to reach the server into Unavailable."""
+    """Turns every failure to reach the server into Unavailable: Misconfigured where it refuses the settings."""
 
     def __enter__(self) -> Self:
         return self
@@ -189,13 +193,13 @@ class postgres_reachable:  # noqa: N801 - reads as a statement: with reachable()
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         if refusal := _cause(error, *REFUSED):
-            raise Unavailable(f"the database refuses this login: {refusal}") from error
+            raise Misconfigured(f"the database refuses this login: {refusal}") from error
         if _cause(error, *NO_SCHEMA):
-            raise Unavailable("the database's schema is not there, or too old: run `daira migrate`") from error
+            raise Misconfigured("the database's schema is not there, or too old: run `daira migrate`") from error
         if _cause(error, *NOT_NOW):
             raise Unavailable("the database can't do this just now: try again") from error
         if _cause(error, *POOLED):
-            raise Unavailable(THROUGH_A_POOLER) from error
+            raise Misconfigured(THROUGH_A_POOLER) from error
         if _cause(error, *OUT_OF_REACH) or (isinstance(error, DBAPIError) and error.connection_invalidated):
             raise Unavailable("the database can't be reached") from error
 

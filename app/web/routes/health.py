@@ -1,6 +1,7 @@
 """Routes of health and metrics for operators: the same in every role, and without a key."""
 
 import asyncio
+from collections.abc import Mapping
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
@@ -35,7 +36,10 @@ async def get_readiness(request: Request) -> JSONResponse:
     `degraded` names what a worker's jobs wait for while the process itself is ready. A worker alone, whose own machine
     can't read documents, is not ready.
     """
-    runtime = request.app.state.runtime
+    state = request.app.state
+    if state.runtime is None:
+        return _not_ready(state.start.missing or {"service": "it is starting"})
+    runtime = state.runtime
     faults: dict[str, str] = {}
     for name, ping in runtime.pings.items():
         try:
@@ -48,8 +52,12 @@ async def get_readiness(request: Request) -> JSONResponse:
     if runtime.settings.role == "worker":
         faults |= {name: reason for name, reason in closed.items() if name in OF_THE_MACHINE}
     if faults:
-        return JSONResponse({"status": "not ready", "not_ready": faults}, status_code=503)
+        return _not_ready(faults)
     return JSONResponse({"status": "ok"} | ({"degraded": closed} if closed else {}))
+
+
+def _not_ready(faults: Mapping[str, str]) -> JSONResponse:
+    return JSONResponse({"status": "not ready", "not_ready": dict(faults)}, status_code=503)
 
 
 @router.head("/healthz", response_class=Response, response_description="The process is alive.")
@@ -72,6 +80,9 @@ async def head_readiness(request: Request) -> Response:
 @router.get("/metrics", response_class=PlainTextResponse, response_description="The metrics.")
 async def get_metrics(request: Request) -> Response:
     """Return the metrics in Prometheus' text format."""
-    runtime = request.app.state.runtime
-    body = await exposition(runtime.metrics, runtime.looks)
+    state = request.app.state
+    if state.runtime is None:
+        body = await exposition(state.start.metrics, None)
+    else:
+        body = await exposition(state.runtime.metrics, state.runtime.looks)
     return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
