@@ -1,10 +1,13 @@
 """The start-up guard: what would lose work or leak a tenant is refused in production, all of it named at once."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+import structlog
+
 from app.adapters.llm.client import LOOPBACK
+from app.adapters.postgres.capacity import connection_room
 from app.adapters.postgres.database import PostgresDatabase
 from app.adapters.postgres.engine import THROUGH_A_POOLER, PostgresEngine, is_shared
 from app.adapters.postgres.isolation import checks as database_checks
@@ -12,6 +15,7 @@ from app.adapters.postgres.isolation import grants, policies, tables
 from app.domain.errors import DairaError, Misconfigured, Unavailable
 from app.domain.ids import TenantId
 from app.settings import Settings
+from app.wiring import connection_budget
 
 DEVELOPMENT_TENANT = TenantId("dev")
 DEVELOPMENT_KEY = "daira up"
@@ -20,12 +24,15 @@ DEVELOPMENT_KEY = "daira up"
 EXIT_REFUSED = 78
 """The exit status: EX_CONFIG of sysexits.h."""
 
+CONNECTIONS = "connections"
 NO_DEVELOPMENT_KEY = "no development key"
 
 CHECKS = database_checks.CHECKS | policies.CHECKS | grants.CHECKS | tables.CHECKS
 
 CheckCall = Callable[[], Awaitable[list[str]]]
 DatabaseCheck = Callable[[PostgresEngine], Awaitable[list[str]]]
+
+log = structlog.get_logger()
 
 
 @asynccontextmanager
@@ -46,6 +53,7 @@ async def opened_checks(settings: Settings) -> AsyncIterator[dict[str, CheckCall
 
     database = CHECKS | {NO_DEVELOPMENT_KEY: _no_development_key}
     made = {name: on_database(check) for name, check in database.items()}
+    made[CONNECTIONS] = on_database(lambda engine: _connections(settings, engine))
     try:
         yield {"settings": of_settings, "poolers": lambda: _poolers(settings)} | made
     finally:
@@ -123,6 +131,33 @@ async def _poolers(settings: Settings) -> list[str]:
     if not settings.queue_url.get_secret_value() and await is_shared(settings.listen_url.get_secret_value()):
         return ["DAIRA_LISTEN_URL leads through a pooler in transaction mode: no bell would be heard"]
     return []
+
+
+async def _connections(settings: Settings, engine: PostgresEngine) -> list[str]:
+    """Compare what this process may hold with what the server admits. A server that is full for now is no fault."""
+    own, room = sum(connection_budget(settings).direct.values()), await connection_room(engine)
+    if own > room.limit:
+        held = f"this process may hold {own} connections, and {room.setting} admits {room.limit}"
+        return [f"{held}: raise that, lower DAIRA_POOL_SIZE, or put a pooler in between (docs/sizing.md)"]
+    if own > room.free:
+        log.warning("connections_scarce", own=own, free=room.free, limit=room.limit)
+    return []
+
+
+async def connections_explained(settings: Settings, engine: PostgresEngine) -> str:
+    """The sum and its parts, for `daira doctor`."""
+    budget, room = connection_budget(settings), await connection_room(engine)
+    own, pooled = sum(budget.direct.values()), sum(budget.pooled.values())
+    through = f", and {pooled} to the pooler ({_parts(budget.pooled)})" if pooled else ""
+    more = f", room for {room.free // own} more such processes" if own else ""
+    return (
+        f"{own} at most for a process of role {settings.role}{f' ({_parts(budget.direct)})' if own else ''}{through};"
+        f" {room.setting} admits {room.limit}, {room.used} are in use{more}"
+    )
+
+
+def _parts(budget: Mapping[str, int]) -> str:
+    return " + ".join(f"{count} {purpose}" for purpose, count in budget.items())
 
 
 async def _no_development_key(engine: PostgresEngine) -> list[str]:

@@ -1,7 +1,7 @@
 """Adapters by the settings that choose them: the only place that knows a URL's scheme and the class behind it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -65,6 +65,42 @@ class Store:
     ping: Callable[[], Awaitable[object]]
 
 
+CLAIMS = 4
+"""Connections for claims, settles and sweeps. Handlers that hold one for their results can't keep these waiting."""
+HEARTBEATS = 1
+BELLS = len(Lane) + 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionBudget:
+    """The connections that this process may hold to the main database at most, by purpose."""
+
+    pooled: Mapping[str, int]
+    """Through DAIRA_DATABASE_URL, which may lead to a pooler."""
+    direct: Mapping[str, int]
+    """By DAIRA_LISTEN_URL, or all where there is no pooler."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.pooled.values()) + sum(self.direct.values())
+
+
+def connection_budget(settings: Settings) -> ConnectionBudget:
+    """The sum of the pools that `open_store` and `open_doorbells` make."""
+    works = settings.role is not Role.WEB
+    held = {"requests and handlers": settings.pool_size, "claims": CLAIMS}
+    held |= {"heartbeats": HEARTBEATS} if works else {}
+    listening: dict[str, int] = {}
+    if not settings.queue_url.get_secret_value():
+        held["doorbells"] = BELLS
+        listening = {"listening": len(settings.lanes)} if works else {}
+    return (
+        ConnectionBudget(pooled=held, direct=listening)
+        if settings.pooled
+        else ConnectionBudget(pooled={}, direct=held | listening)
+    )
+
+
 async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
     if settings.memory_store:
         memory = MemoryStore()
@@ -80,13 +116,12 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
             ping=nothing_to_reach,
         )
     url = settings.database_url.get_secret_value()
-    # Handlers that hold a connection for their results can't keep a claim or a settle waiting.
     tenants = _engine(settings, stack, pool_size=settings.pool_size, name=settings.role)
-    claims = _engine(settings, stack, pool_size=4, name="claims")
+    claims = _engine(settings, stack, pool_size=CLAIMS, name="claims")
 
     @asynccontextmanager
     async def own_leases() -> AsyncIterator[Leases]:
-        engine = PostgresEngine(url, pool_size=1, name="heart", pooled=settings.pooled)
+        engine = PostgresEngine(url, pool_size=HEARTBEATS, name="heart", pooled=settings.pooled)
         try:
             # Before the first lease needs it: on a busy machine connecting may take longer than a beat is given.
             with suppress(Unavailable):
@@ -134,7 +169,7 @@ def _queue_engine(settings: Settings, stack: AsyncExitStack) -> tuple[PostgresEn
     own = settings.queue_url.get_secret_value()
     url = own or settings.database_url.get_secret_value()
     pooled = settings.pooled and not own
-    engine = PostgresEngine(url, pool_size=len(Lane) + 2, name="doorbells", pooled=pooled)
+    engine = PostgresEngine(url, pool_size=BELLS, name="doorbells", pooled=pooled)
     stack.push_async_callback(engine.close)
     return engine, settings.listen_url.get_secret_value() if pooled else url
 

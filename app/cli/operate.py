@@ -15,7 +15,7 @@ from app.adapters.postgres.engine import temporary_engine
 from app.bootstrap import Runtime, open_runtime
 from app.cli import tables
 from app.cli.administration import with_runtime
-from app.domain.errors import DairaError
+from app.domain.errors import DairaError, Unavailable
 from app.domain.ids import TenantId
 from app.services.purging import PurgeReport
 from app.settings import Environment, Settings
@@ -54,10 +54,12 @@ async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bo
     async with local.with_database(settings) as located:
         away = [] if located.memory_store else await guard.run_check("database", _reach(located))
         # Without a database every check of it would only say the same.
+        sum_of = "" if away or located.memory_store else await _connections(located)
         async with guard.opened_checks(located) as checks:
             for name, check in checks.items() if not away else ():
                 if name != "settings":
-                    yield name, await guard.run_check(name, check), development and name == guard.NO_DEVELOPMENT_KEY
+                    shown = f"{name}: {sum_of}" if name == guard.CONNECTIONS else name
+                    yield shown, await guard.run_check(name, check), development and name == guard.NO_DEVELOPMENT_KEY
         # No worker, which would start readers; a probe starts one of its own.
         async with open_runtime(located.without_worker(), Metrics()) as runtime:
             for name, ping in runtime.pings.items():
@@ -94,6 +96,16 @@ def _reach(settings: Settings) -> guard.CheckCall:
     return _as_check(
         lambda: temporary_engine(url, lambda engine: engine.call("select 1"), name="doctor", pooled=settings.pooled)
     )
+
+
+async def _connections(settings: Settings) -> str:
+    url = settings.database_url.get_secret_value()
+    try:
+        return await temporary_engine(
+            url, lambda engine: guard.connections_explained(settings, engine), name="doctor", pooled=settings.pooled
+        )
+    except Unavailable as error:
+        return str(error)
 
 
 def _as_check(ping: Callable[[], Awaitable[object]]) -> guard.CheckCall:

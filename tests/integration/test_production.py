@@ -3,9 +3,16 @@
 import json
 import socket
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from app.adapters.postgres.engine import PostgresEngine, administer
+from app.bootstrap import open_runtime
+from app.domain.ids import uuid7
+from app.settings import Role, Settings
+from app.telemetry import Metrics
+from app.wiring import connection_budget
 from tests.support.databases import Cloned
 from tests.support.service import run
 
@@ -98,6 +105,59 @@ def test_the_doctor_ends_with_1_on_a_fault(cloned: Cloned, tmp_path: Path) -> No
     sick = run("doctor", cwd=tmp_path, DAIRA_DATABASE_URL=cloned.owner_url, DAIRA_DATA_DIR=str(tmp_path))
     assert sick.returncode == 1
     assert "FAULT" in sick.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "total"),
+    [
+        (
+            {"DAIRA_ROLE": "web"},
+            "19 at most for a process of role web (10 requests and handlers + 4 claims + 5 doorb",
+        ),
+        ({"DAIRA_ROLE": "worker", "DAIRA_POOL_SIZE": "4"}, "17 at most"),
+        ({"DAIRA_ROLE": "worker", "DAIRA_QUEUE_URL": "redis://127.0.0.1:1/0"}, "15 at most"),
+    ],
+)
+def test_the_doctor_adds_the_connections_up(
+    cloned: Cloned, tmp_path: Path, settings: dict[str, str], total: str
+) -> None:
+    told = run("doctor", cwd=tmp_path, DAIRA_DATABASE_URL=cloned.app_url, DAIRA_DATA_DIR=str(tmp_path), **settings)
+    (line,) = [line for line in told.stdout.splitlines() if "connections:" in line]
+    assert line.startswith(f"ok    connections: {total}")
+    assert "max_connections admits" in line
+    assert "are in use, room for" in line
+
+
+async def test_more_connections_than_the_login_may_hold_are_a_fault(cloned: Cloned, tmp_path: Path) -> None:
+    login = f"login_{uuid7().hex}"
+    async with administer(cloned.admin_url) as admin:
+        await admin.execute(f"create role {login} login connection limit 12 in role daira_app")
+        await admin.execute(f"grant connect on database {await admin.fetchval('select current_database()')} to {login}")
+        ours = {"DAIRA_DATABASE_URL": cloned.app_url.replace("daira_app@", f"{login}@"), "DAIRA_ROLE": "web"}
+        refused = run("serve", cwd=tmp_path, DAIRA_BLOB_URL=tmp_path.as_uri(), **ours, **PRODUCTION)
+        assert refused.returncode == 78
+        (fault,) = json.loads(refused.stderr)["faults"]
+        assert fault.startswith("this process may hold 19 connections, and the login's CONNECTION LIMIT admits 12")
+        await admin.execute(f"drop owned by {login}; drop role {login}")
+
+
+@pytest.mark.parametrize("role", Role)
+async def test_the_budget_is_the_sum_of_the_pools(cloned: Cloned, role: Role, tmp_path: Path) -> None:
+    settings = Settings(_env_file=None, database_url=cloned.app_url, data_dir=tmp_path, role=role, ocr="null")
+    made: list[int] = []
+
+    class Counting(PostgresEngine):
+        def __init__(self, url: str, *, pool_size: int, name: str, pooled: bool = False) -> None:
+            made.append(pool_size)
+            super().__init__(url, pool_size=pool_size, name=name, pooled=pooled)
+
+    with patch("app.wiring.PostgresEngine", Counting):
+        async with open_runtime(settings, Metrics()) as runtime:
+            if runtime.worker is not None:
+                runtime.worker.start()
+                await runtime.worker.stop()
+    listening = 0 if role is Role.WEB else len(settings.lanes)
+    assert sum(made) + listening == connection_budget(settings).total
 
 
 @pytest.mark.parametrize("command", [["doctor"], ["tenant", "list"], ["migrate"], ["selftest"], ["backlog"], ["sweep"]])

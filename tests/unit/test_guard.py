@@ -120,12 +120,16 @@ async def test_the_faults_of_the_database_are_named_together_with_those_of_the_s
     async def faulty(_engine: object) -> list[str]:
         return ["the wall has a hole"]
 
+    async def nothing(*_: object) -> list[str]:
+        return []
+
     async def impossible(_engine: object) -> list[str]:
         raise LookupError("no such table")
 
     monkeypatch.setattr(guard, "CHECKS", {"wall": faulty, "schema": impossible})
     monkeypatch.setattr(guard, "_no_development_key", faulty)
     monkeypatch.setattr(guard, "_poolers", faulty)
+    monkeypatch.setattr(guard, "_connections", nothing)
     found = await guard.faults(settings(debug=True))
     assert len(found) == 5
     assert found[0].startswith("DAIRA_DEBUG")
@@ -147,12 +151,13 @@ async def test_a_database_that_can_not_be_asked_says_nothing_about_the_settings(
 
 
 async def test_a_login_that_is_refused_is_one_fault_and_not_one_for_each_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refused(_: object) -> list[str]:
+    async def refused(*_: object) -> list[str]:
         raise Misconfigured("the database refuses this login: no such role")
 
     monkeypatch.setattr(guard, "_poolers", refused)
     monkeypatch.setattr(guard, "CHECKS", {"walled tables": refused, "grants": refused})
     monkeypatch.setattr(guard, "_no_development_key", refused)
+    monkeypatch.setattr(guard, "_connections", refused)
     assert await guard.faults(settings()) == ["poolers: the database refuses this login: no such role"]
 
 
