@@ -1,14 +1,19 @@
 """What Kubernetes is told: nothing that a pod does not need, nothing public but the API, replicas by the table."""
 
+import configparser
 import re
 
 import pytest
 
 from app.domain.doorbells import LANE_OF_KIND, Lane
-from app.settings import Settings
+from app.settings import Role, Settings
+from app.wiring import ConnectionBudget, connection_budget
 from tests.support.deployments import DEPLOY, objects, pods, read
 
 KUBERNETES = DEPLOY / "kubernetes"
+ADMITTED = 97
+"""Connections of a Postgres with max_connections = 100, less three that are reserved for superusers."""
+
 SCALED = read(KUBERNETES / "components/keda/worker.yaml")[0]["spec"]
 
 
@@ -65,6 +70,26 @@ def test_a_replica_is_asked_for_as_many_jobs_as_a_worker_has_slots() -> None:
     assert told.startswith(f"ocr={due['metadata']['threshold']},")
     assert int(due["metadata"]["threshold"]) == Settings.model_fields["lanes"].default[Lane.OCR]
     assert int(worker["resources"]["requests"]["cpu"]) == int(due["metadata"]["threshold"])
+
+
+def test_the_connections_at_the_largest_scale_fit_into_an_ordinary_server() -> None:
+    scaler = next(each for each in objects() if each["kind"] == "HorizontalPodAutoscaler")
+    # One more of each, while they are replaced.
+    webs, workers = scaler["spec"]["maxReplicas"] + 1, SCALED["maxReplicaCount"] + 1
+    web, worker = (budget(role) for role in (Role.WEB, Role.WORKER))
+    pooler = configparser.ConfigParser()
+    pooler.read(KUBERNETES / "components/pgbouncer/pgbouncer.ini")
+    clients = webs * sum(web.pooled.values()) + workers * sum(worker.pooled.values())
+    assert clients <= int(pooler["pgbouncer"]["max_client_conn"])
+    direct = webs * sum(web.direct.values()) + workers * sum(worker.direct.values())
+    assert direct + int(pooler["pgbouncer"]["default_pool_size"]) <= ADMITTED
+
+
+def budget(role: Role) -> ConnectionBudget:
+    """With the queue in Postgres, which takes most."""
+    (secret, *_) = read(KUBERNETES / "overlays/example/secrets.yaml")
+    urls = {name.removeprefix("DAIRA_").lower(): url for name, url in secret["stringData"].items()}
+    return connection_budget(Settings(_env_file=None, role=role, **urls))
 
 
 def test_the_public_reach_the_api_alone() -> None:
