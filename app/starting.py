@@ -131,7 +131,7 @@ class Start:
             except Misconfigured:
                 raise
             except Unavailable as error:
-                self._wait_for(name, str(error))
+                self._wait_for(name, error)
                 # Not all processes at once, when a server comes back.
                 await asyncio.sleep(pause * random.uniform(0.7, 1))  # noqa: S311 - nothing secret hangs on it
                 pause = min(2 * pause, LONGEST_PAUSE)
@@ -140,13 +140,13 @@ class Start:
                     log.info("dependency_reached", dependency=name)
                 return answer
 
-    def _wait_for(self, name: str, reason: str) -> None:
-        self.missing[name] = reason
+    def _wait_for(self, name: str, error: Unavailable) -> None:
+        self.missing[name] = str(error)
         self._tried.set()
         now = asyncio.get_running_loop().time()
         if now - self._told.get(name, -TELL_EVERY) >= TELL_EVERY:
             self._told[name] = now
-            log.warning("dependency_awaited", dependency=name, reason=reason)
+            log.warning("dependency_awaited", dependency=name, reason=str(error), cause=_cause(error))
 
 
 def refuse(faults: Sequence[str], settings: Settings) -> None:
@@ -186,6 +186,13 @@ def _answer(ping: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[Non
             raise Unavailable("no answer in time" if isinstance(error, TimeoutError) else str(error)) from error
 
     return ask
+
+
+def _cause(error: BaseException) -> str:
+    """The class of the first error, such as ConnectionRefusedError. Its text may hold more than it should."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return type(error).__name__
 
 
 async def _nothing() -> None: ...

@@ -113,6 +113,8 @@ async def test_a_database_that_comes_later_is_waited_for(role: Role) -> None:
             assert service.get("/v1/documents").status_code == (404 if role is Role.WORKER else 401)
             awaited = [line for line in service.logged() if line["event"] == "dependency_awaited"]
             assert [(line["dependency"], line["level"]) for line in awaited] == [("database", "warning")]
+            # Its socket is gone with the server.
+            assert awaited[0]["cause"] in {"FileNotFoundError", "ConnectionRefusedError"}
             assert service.stop() == 0
 
 
@@ -228,6 +230,29 @@ async def test_the_key_of_up_is_named_with_the_command_that_revokes_it(cloned: C
 async def test_restarts_amid_restarts_of_the_database_never_end_with_78() -> None:
     async with own_server() as server:
         assert await statuses_of_restarts(server, count=5) == {0: 5}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_all_roles_serve_soon_after_a_database_that_was_away_for_ninety_seconds() -> None:
+    async with own_server() as server:
+        await server.kill()
+        url = server.cloned.app_url
+        with (
+            started(DAIRA_DATABASE_URL=url, DAIRA_ROLE="web") as web,
+            started(DAIRA_DATABASE_URL=url, DAIRA_ROLE="worker") as worker,
+        ):
+            for each in (web, worker):
+                each.until_it_answers()
+            await asyncio.sleep(90)
+            await server.start()
+            back = time.monotonic()
+            for each in (web, worker):
+                each.until_ready()
+            print(f"\nserved {time.monotonic() - back:.1f} s after the server was back")  # noqa: T201
+            for each in (web, worker):
+                awaited = [line for line in each.logged() if line["event"] == "dependency_awaited"]
+                assert len(awaited) == 2
 
 
 @pytest.mark.slow
