@@ -42,10 +42,11 @@ NOT_NOW = (
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.PostgresSystemError,
-    # The database accepts no connections: an administrator does this while moving or restoring it.
-    asyncpg.ObjectNotInPrerequisiteStateError,
 )
-"""Errors that another try may avoid: a deadlock, a full disk, a standby, a database that is moved."""
+"""Errors that another try may avoid: a deadlock, a full disk, a standby."""
+
+CLOSED = asyncpg.ObjectNotInPrerequisiteStateError
+"""The database accepts no connections: an administrator does this while moving or restoring it."""
 
 REFUSED = (
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -198,6 +199,8 @@ class postgres_reachable:  # noqa: N801 - reads as a statement: with reachable()
             raise Misconfigured("the database's schema is not there, or too old: run `daira migrate`") from error
         if _cause(error, *NOT_NOW):
             raise Unavailable("the database can't do this just now: try again") from error
+        if closed := _cause(error, CLOSED):
+            raise Unavailable(f"the database refuses connections for now: {closed}") from error
         if _cause(error, *POOLED):
             raise Misconfigured(THROUGH_A_POOLER) from error
         if _cause(error, *OUT_OF_REACH) or (isinstance(error, DBAPIError) and error.connection_invalidated):
