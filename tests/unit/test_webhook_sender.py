@@ -10,7 +10,7 @@ import pytest
 
 from app.adapters.webhook.sender import LARGEST_ANSWER, HttpWebhookSender
 from app.adapters.webhook.targets import NO_PUBLIC_ADDRESS, ResolveHost, TargetResolver
-from app.domain.errors import Invalid
+from app.domain.errors import Invalid, Unavailable
 from app.ports.sender import WebhookResponse, WebhookUnanswered
 from tests.support.receiver import FLOOD, Receiver, receiving
 
@@ -315,3 +315,40 @@ async def test_a_date_of_a_receiver_that_does_not_say_what_time_it_is_asks_for_n
     """Our own clock may be wrong."""
     receiver.script(f"429:{format_datetime(SOON, usegmt=True)}")
     assert await sent(a_sender(allow_private=True), receiver.url) == WebhookResponse(status=429, retry_after=None)
+
+
+async def test_where_no_receiver_can_be_reached_it_is_not_the_receivers_fault() -> None:
+    async with receiving() as here, receiving() as there:
+        urls = [each.url.replace("127.0.0.1", host) for each, host in ((here, "127.0.0.1"), (there, "localhost"))]
+        sender = HttpWebhookSender(TargetResolver(allow_private=True, allow_http=True))
+        for url in urls:
+            assert isinstance(await sender.send(url, body=b"{}", headers={}), WebhookResponse)
+    sender._reached_at = -1e9
+    # Both are gone: what ties them is the way out.
+    with pytest.raises(Unavailable, match="any receiver"):
+        await sender.send(urls[0], body=b"{}", headers={})
+    with pytest.raises(Unavailable, match="DNS"):
+        await sender.probe()
+    await sender.close()
+
+
+async def test_one_receiver_that_is_gone_is_at_fault_while_another_can_be_reached() -> None:
+    async with receiving() as there:
+        sender = HttpWebhookSender(TargetResolver(allow_private=True, allow_http=True))
+        async with receiving() as here:
+            for each in (here, there):
+                assert isinstance(await sender.send(each.url, body=b"{}", headers={}), WebhookResponse)
+        sender._reached_at = -1e9
+        answer = await sender.send(here.url, body=b"{}", headers={})
+        assert isinstance(answer, WebhookUnanswered)
+        assert answer.code == "no_connection"
+        await sender.probe()
+        await sender.close()
+
+
+async def test_without_another_receiver_that_answered_lately_nothing_is_known_of_the_way_out() -> None:
+    sender = HttpWebhookSender(TargetResolver(allow_private=True, allow_http=True))
+    async with receiving() as here:
+        assert isinstance(await sender.send(here.url, body=b"{}", headers={}), WebhookResponse)
+    assert isinstance(await sender.send(here.url, body=b"{}", headers={}), WebhookUnanswered)
+    await sender.close()
