@@ -28,14 +28,20 @@ MOST_IN_ADVANCE = 0.05
 RECENT = 60.0
 """Seconds for which a tenant counts as coming, after its latest request."""
 
+PATIENCE = 30.0
+"""Seconds that a request waits in its tenant's line at most."""
+
 SOON = timedelta(seconds=2)
 
 
 class LoopShares:
     """Decides when a tenant may go on, by the time that its requests took."""
 
-    def __init__(self, *, max_open: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, *, max_open: int, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`max_open` is the number of requests that a tenant may have open."""
+        self._patience = patience
         self._max_open = max_open
         self._clock = clock
         self._open: Counter[TenantId] = Counter()
@@ -80,12 +86,18 @@ class LoopShares:
         return owed
 
     async def admit(self, tenant_id: TenantId) -> float:
-        """Wait in the tenant's line, and charge what a request of it usually takes. Returns that."""
-        async with self._lines.setdefault(tenant_id, asyncio.Lock()):
-            await self.pace(tenant_id)
-            usual = min(MOST_IN_ADVANCE, self._usual.get(tenant_id, 0.0))
-            self.charge(tenant_id, usual)
-            return usual
+        """Wait in the tenant's line, and charge what a request of it usually takes. Returns that.
+
+        Raises TooMany after a long wait.
+        """
+        try:
+            async with asyncio.timeout(self._patience), self._lines.setdefault(tenant_id, asyncio.Lock()):
+                await self.pace(tenant_id)
+                return self._charged_in_advance(tenant_id)
+        except TimeoutError:
+            raise TooMany(
+                "this tenant's requests take more than its share of this server; send fewer at a time", retry_after=SOON
+            ) from None
 
     async def pace(self, tenant_id: TenantId) -> None:
         """Wait until the tenant may go on."""
@@ -95,6 +107,11 @@ class LoopShares:
 
     def learn(self, tenant_id: TenantId, seconds: float) -> None:
         self._usual[tenant_id] = 0.8 * self._usual.get(tenant_id, seconds) + 0.2 * seconds
+
+    def _charged_in_advance(self, tenant_id: TenantId) -> float:
+        usual = min(MOST_IN_ADVANCE, self._usual.get(tenant_id, 0.0))
+        self.charge(tenant_id, usual)
+        return usual
 
     def _share(self, now: float) -> float:
         """The part of the loop's time for each of those that have no credit; they are counted now and then."""

@@ -85,6 +85,17 @@ def test_one_tenant_may_have_so_many_requests_open(shares: LoopShares) -> None:
     shares.enter(ACME)
 
 
+async def test_a_request_does_not_wait_in_line_for_ever() -> None:
+    shares = LoopShares(max_open=2, patience=0.01)
+    come(shares, ACME)
+    come(shares, GLOBEX)
+    shares.charge(ACME, 1_000)
+    with pytest.raises(TooMany):
+        await shares.admit(ACME)
+    assert await shares.admit(GLOBEX) == 0
+    assert not shares._lines[ACME].locked()
+
+
 async def test_who_is_absent_is_forgotten(shares: LoopShares, clock: Clock) -> None:
     come(shares, ACME)
     shares.charge(ACME, 1)
