@@ -74,7 +74,7 @@ class DepartingClients:
         self._service = service
         self._random = random.Random(seed)  # noqa: S311 - repeatable, no secret
         self.report = Report()
-        self.engine: PostgresEngine = service.runtime.documents.database._engine  # type: ignore[attr-defined]
+        self.engine: PostgresEngine = service.runtime.documents.database._database._engine  # type: ignore[attr-defined]
         leases = PostgresLeases(self.engine)
         self._execution = Execution(
             database=service.runtime.documents.database,

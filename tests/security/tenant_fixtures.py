@@ -156,7 +156,7 @@ async def in_process_service(cloned: Cloned, app: FastAPI, **given: Any) -> Asyn
 def rig_of(cloned: Cloned, runtime: Runtime) -> Rig:
     """On the connections that the service itself has."""
     database = runtime.documents.database
-    return postgres_rig(cloned, database._engine)  # type: ignore[attr-defined]
+    return postgres_rig(cloned, database._database._engine)  # type: ignore[attr-defined]
 
 
 def new_app() -> FastAPI:
