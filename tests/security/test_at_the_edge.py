@@ -20,6 +20,7 @@ from app.domain.documents import blob_key
 from app.domain.ids import DocumentId, TenantId, uuid7
 from app.domain.pages import Page
 from app.services.documents import DocumentService
+from app.services.outputs import OutputService
 from app.telemetry import set_up_logging
 from tests.security.tenant_fixtures import InProcessService, in_process_service, new_app
 from tests.support.databases import Cloned
@@ -242,7 +243,7 @@ async def test_threat_69_nothing_of_a_tenants_content_or_key_is_in_logs_or_metri
         await web.client.get("/v1/documents", params={"filename": MARK, "cursor": MARK, "status": MARK})
         await web.client.get(f"/{MARK}")
         await web.client.post("/v1/documents", files={"file": (MARK, MARK.encode())}, data={"jobs": MARK})
-        monkeypatch.setattr(DocumentService, "pages", breaks)
+        monkeypatch.setattr(OutputService, "read_document", breaks)
         assert (await web.client.get(f"/v1/documents/{document['id']}/pages")).status_code == 500
         metrics = (await web.client.get("/metrics")).text
     written = lines.getvalue()
