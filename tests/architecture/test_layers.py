@@ -24,6 +24,10 @@ WITH_A_REASON: dict[str, str] = {
     "app/cli/upload/sender.py": "senders and the back-off that they share",
     "app/adapters/postgres/tables.py": "all tables stand together, as Alembic compares them",
     "app/settings.py": "all settings are to be found in one place",
+    "app/cli/serving.py": "`up` and `serve` share the server, its port and its end",
+    "app/web/errors.py": "all errors of the API, with their statuses, codes and texts",
+    "app/services/execution.py": "the story of an attempt, from the claim to the settled row",
+    "app/worker/consumer.py": "the story of a doorbell, from the queue to a running job",
     "app/wiring.py": "the only place that knows which class stands behind a setting",
 }
 """Files of `app/` with more than 250 lines, and why."""
