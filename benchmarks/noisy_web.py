@@ -115,7 +115,7 @@ async def others_document(server: Server, key: str) -> str:
 async def measured(
     server: Server, path: str, *, key: str, seconds: float, attack: tuple[str, Target] | None = None
 ) -> Measurement:
-    """Measure for so long, once the attack has had its first answer."""
+    """Measure for so long, from the beginning of the attack."""
     before = _megabytes(server)
     with _attacked(attack) as answers:
         over = asyncio.Event()
@@ -145,11 +145,13 @@ def _attacked(attack: tuple[str, Target] | None) -> Iterator[Sequence[str]]:
     with subprocess.Popen(
         words, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(ROOT)}
     ) as attacker:
+        assert attacker.stdout is not None
         try:
+            # Its first line says that it begins.
+            lines.append(attacker.stdout.readline().strip())
             yield lines
         finally:
             attacker.terminate()
-            assert attacker.stdout is not None
             lines += attacker.stdout.read().splitlines()
 
 

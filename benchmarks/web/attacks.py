@@ -189,6 +189,7 @@ async def carry_out(name: str, target: Target) -> None:
                 if answers.total() % 20 == 1:
                     print(json.dumps(answers), flush=True)
 
+        print(json.dumps(answers), flush=True)
         await asyncio.gather(*(loop() for _ in range(ATTACKS[name].loops)))
 
 
