@@ -109,7 +109,7 @@ class LoopShares:
         self._usual[tenant_id] = 0.8 * self._usual.get(tenant_id, seconds) + 0.2 * seconds
 
     def _charged_in_advance(self, tenant_id: TenantId) -> float:
-        usual = min(MOST_IN_ADVANCE, self._usual.get(tenant_id, 0.0))
+        usual = min(MOST_IN_ADVANCE, self._usual.get(tenant_id, MOST_IN_ADVANCE))
         self.charge(tenant_id, usual)
         return usual
 
