@@ -9,7 +9,8 @@ import structlog
 from app.adapters.llm.client import LOOPBACK
 from app.adapters.postgres.capacity import connection_room
 from app.adapters.postgres.database import PostgresDatabase
-from app.adapters.postgres.engine import THROUGH_A_POOLER, PostgresEngine, is_shared
+from app.adapters.postgres.engine import PostgresEngine, is_shared
+from app.adapters.postgres.faults import THROUGH_A_POOLER
 from app.adapters.postgres.isolation import checks as database_checks
 from app.adapters.postgres.isolation import grants, policies, tables
 from app.domain.errors import DairaError, Misconfigured, Unavailable

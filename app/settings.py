@@ -13,15 +13,18 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_va
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.domain.doorbells import Lane
-from app.urls import POSTGRES, check_blobs, check_database, check_llm, check_queue, check_scheme
+from app.urls import check_blobs, check_database, check_llm, check_queue
 
 PREFIX = "DAIRA_"
 MOST_SLOTS = 1_000
-OF_THE_CLIENT = frozenset({"DAIRA_URL", "DAIRA_API_KEY"})
+OF_THE_CLIENT = frozenset({"DAIRA_URL", "DAIRA_API_KEY", "DAIRA_API_KEY_FILE"})
 """Read by the commands that use the API, for whoever calls a service that runs elsewhere."""
 OF_THE_LAUNCHER = frozenset({"DAIRA_VENV"})
 """Read by `./daira`; a shell in which it is exported starts installed programs too."""
 
+
+OF_A_FILE = "_FILE"
+"""The end of a variable's name that gives the file of a secret, as mounted ones are given."""
 
 TRACED_BY = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
 
@@ -41,6 +44,24 @@ def is_traced() -> bool:
     """True when OpenTelemetry's own variables ask for spans."""
     asked = any(os.environ.get(name) for name in TRACED_BY)
     return asked and os.environ.get("OTEL_TRACES_EXPORTER") != "none" and os.environ.get("OTEL_SDK_DISABLED") != "true"
+
+
+def _given() -> dict[str, str]:
+    """The variables of Daira's, from the environment and `.env`, in capitals. The environment wins."""
+    told = {name.upper(): value or "" for name, value in (dotenv_values(".env") | os.environ).items()}
+    return {name: value for name, value in told.items() if name.startswith(PREFIX)}
+
+
+def read_secret(path: str, *, variable: str) -> str:
+    """Raises ValueError, naming variable and file, if the file can't be read or holds nothing."""
+    try:
+        secret = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not in UTF-8"
+        raise ValueError(f"{variable}: {path} can't be read ({reason})") from None
+    if not secret:
+        raise ValueError(f"{variable}: {path} is empty")
+    return secret
 
 
 def default_data_dir() -> Path:
@@ -229,22 +250,48 @@ class Settings(BaseSettings):
     def _parse_origins(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _strip(cls, value: object) -> object:
+        """A mounted secret ends with a line break, and a copied value with a blank."""
+        return value.strip() if isinstance(value, str) else value
+
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, values: object) -> object:
         known = {PREFIX + name.upper() for name in cls.model_fields} | OF_THE_CLIENT | OF_THE_LAUNCHER
-        given = {name.upper() for name in (*os.environ, *dotenv_values(".env")) if name.upper().startswith(PREFIX)}
-        unknown = sorted(given - known)
+        known |= {PREFIX + name.upper() + OF_A_FILE for name in cls.secrets()}
+        unknown = sorted(_given().keys() - known)
         if unknown:
             raise ValueError(f"unknown settings: {', '.join(unknown)}; .env.example lists all")
         return values
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_secret_files(cls, values: object) -> object:
+        if not isinstance(values, dict):
+            return values
+        given = _given()
+        for name in cls.secrets():
+            variable = PREFIX + name.upper()
+            if path := given.get(variable + OF_A_FILE, "").strip():
+                if values.get(name):
+                    raise ValueError(f"{variable} and {variable}{OF_A_FILE} are both set: leave one out")
+                values[name] = read_secret(path, variable=variable + OF_A_FILE)
+        return values
+
+    @classmethod
+    def secrets(cls) -> list[str]:
+        """The settings that a file may hold, named by the variable with `_FILE` at the end."""
+        return [name for name, field in cls.model_fields.items() if field.annotation is SecretStr]
+
     @field_validator("database_url", "migration_database_url", "admin_database_url", "listen_url")
     @classmethod
     def _check_database_url(cls, value: SecretStr, info: ValidationInfo) -> SecretStr:
-        allowed = POSTGRES | ({"memory"} if info.field_name == "database_url" else frozenset())
-        check_scheme(value.get_secret_value(), allowed)
-        check_database(value.get_secret_value())
+        url = value.get_secret_value()
+        if url.startswith("memory:") and info.field_name == "database_url":
+            return value
+        check_database(url)
         return value
 
     @field_validator("queue_url")
@@ -268,10 +315,10 @@ class Settings(BaseSettings):
     @field_validator("llm_api_key")
     @classmethod
     def _check_llm_api_key(cls, value: SecretStr) -> SecretStr:
-        key = value.get_secret_value().strip()
+        key = value.get_secret_value()
         if not (key.isascii() and key.isprintable()):
             raise ValueError("a key has printable ASCII characters alone")
-        return SecretStr(key)
+        return value
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

@@ -3,37 +3,38 @@
 import re
 from urllib.parse import urlsplit
 
-POSTGRES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
+from app.adapters.postgres import urls as postgres
+
 REDIS = frozenset({"redis", "rediss", "unix"})
-PORT = re.compile(r":([0-9]+)(?=,|$)")
-"""The port of each host, because Postgres may have several."""
-LAST_PORT = 65_535
+PORT = re.compile(r":([0-9]+)$")
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,70}")
 BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*/?")
 
 
 def check_scheme(url: str, allowed: frozenset[str]) -> None:
-    if url and urlsplit(url).scheme not in allowed:
+    if url and _scheme(url) not in allowed:
         raise ValueError(f"a URL that begins with {' or '.join(f'{scheme}://' for scheme in sorted(allowed))}")
     ports = PORT.findall(urlsplit(url).netloc.rpartition("@")[2])
-    if any(len(port) > len(str(LAST_PORT)) or int(port) > LAST_PORT for port in ports):
-        raise ValueError(f"a URL's port is at most {LAST_PORT}")
+    if any(len(port) > len(str(postgres.LAST_PORT)) or int(port) > postgres.LAST_PORT for port in ports):
+        raise ValueError(f"a URL's port is at most {postgres.LAST_PORT}")
 
 
 def check_database(url: str) -> None:
-    """Cut off at a special character a password would be taken for a host's name, or for nothing, and told of so."""
-    parts = urlsplit(url)
-    rest = parts.path + parts.query
-    if parts.fragment or parts.netloc.count("@") > 1 or (parts.netloc and "@" not in parts.netloc and "@" in rest):
-        raise ValueError("special characters of a password are percent-encoded: # is %23, / is %2F, ? is %3F, @ is %40")
+    if url:
+        postgres.check_files(postgres.parse_url(url))
 
 
 def check_queue(url: str) -> None:
-    check_scheme(url, POSTGRES | REDIS | {"sqs", "memory"})
-    if urlsplit(url).scheme in POSTGRES:
+    if _scheme(url) in postgres.SCHEMES:
         check_database(url)
+        return
+    check_scheme(url, postgres.SCHEMES | REDIS | {"sqs", "memory"})
     if url.startswith("sqs:") and not QUEUE_NAME.fullmatch(url.removeprefix("sqs://")):
         raise ValueError("an SQS queue is sqs://name, with up to 70 letters, digits, - and _; no account, no region")
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0]
 
 
 def check_blobs(url: str) -> None:

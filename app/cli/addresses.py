@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import typer
 from dotenv import dotenv_values
 
 from app.domain.errors import NotFound
-from app.settings import default_data_dir
+from app.settings import default_data_dir, read_secret
 
 DEV_FILE = "dev.json"
 ENV_FILE = ".env"
@@ -27,7 +28,7 @@ def find(*, url: str | None, api_key: str | None, data_dir: Path | None) -> Serv
     """Raises NotFound, saying what to set, where nothing tells; BadParameter for what can't be used."""
     told = dotenv_values(ENV_FILE) | os.environ
     url = url or told.get("DAIRA_URL")
-    api_key = api_key or told.get("DAIRA_API_KEY")
+    api_key = api_key or _told_key(told)
     if url and api_key:
         return ServiceAddress(_usable(url), _sendable(api_key))
     left = _left_by_up(data_dir or Path(told.get("DAIRA_DATA_DIR") or default_data_dir()))
@@ -40,6 +41,19 @@ def find(*, url: str | None, api_key: str | None, data_dir: Path | None) -> Serv
         # The key of the service here is nothing for one that is elsewhere.
         raise NotFound(f"no key for {url}: set DAIRA_API_KEY")
     return ServiceAddress(left["url"], _sendable(api_key or left["api_key"]))
+
+
+def _told_key(told: Mapping[str, str | None]) -> str | None:
+    """Raises BadParameter if the key and its file are both given, or if the file can't be read."""
+    key, path = (told.get("DAIRA_API_KEY") or "").strip(), (told.get("DAIRA_API_KEY_FILE") or "").strip()
+    if not path:
+        return key or None
+    if key:
+        raise typer.BadParameter("DAIRA_API_KEY is set too: leave one out", param_hint="DAIRA_API_KEY_FILE")
+    try:
+        return read_secret(path, variable="the key")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="DAIRA_API_KEY_FILE") from None
 
 
 def _usable(url: str) -> str:

@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
@@ -12,6 +11,7 @@ from rich.table import Table
 
 from app import guard, local
 from app.adapters.postgres.engine import temporary_engine
+from app.adapters.postgres.urls import parse_url
 from app.bootstrap import Runtime, open_runtime
 from app.cli import tables
 from app.cli.administration import with_runtime
@@ -87,8 +87,7 @@ def _with_address(fault: str, settings: Settings, *, of: str) -> str:
     """Which database was asked: not by whom, and not with which password."""
     if of != "database":
         return fault
-    address = urlsplit(settings.database_url.get_secret_value())
-    return f"{fault}; DAIRA_DATABASE_URL leads to {address.hostname or 'a socket'}:{address.port or 5432}{address.path}"
+    return f"{fault}; DAIRA_DATABASE_URL leads to {parse_url(settings.database_url.get_secret_value()).address}"
 
 
 def _reach(settings: Settings) -> guard.CheckCall:

@@ -13,7 +13,8 @@ DairaError
 │   └── Unsupported   send another type of file
 ├── TooMany           slow down
 ├── Unavailable       not the caller's fault: try again
-│   └── Misconfigured     whoever runs the service must change something: waiting does not help
+│   ├── Misconfigured     whoever runs the service must change something: waiting does not help
+│   └── Collided          (services) two transactions collided and nothing was written: do it again at once
 ├── AttemptOver       (worker) its lease is lost or its document was deleted: leave everything as it is
 └── DocumentFault     (worker) this file can't be processed, however often it is tried
 """
@@ -107,6 +108,10 @@ class AttemptOver(DairaError):
 
 class Misconfigured(Unavailable):
     """A dependency has answered, and refuses what the settings say. Callers see no difference to Unavailable."""
+
+
+class Collided(Unavailable):
+    """Two transactions that collided, so that nothing was written: another try at once may succeed."""
 
 
 class DocumentFault(DairaError):

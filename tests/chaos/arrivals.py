@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
 
-from app.adapters.postgres.engine import postgres_reachable
+from app.adapters.postgres.faults import postgres_reachable
 from app.domain.doorbells import Ring
 from app.domain.errors import Unavailable
 from app.domain.ids import JobId

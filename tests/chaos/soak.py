@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from app.adapters.postgres.engine import administer, postgres_reachable
+from app.adapters.postgres.engine import administer
+from app.adapters.postgres.faults import postgres_reachable
 from app.domain.errors import Unavailable
 from app.domain.ids import JobId
 from app.domain.jobs import JobState

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.adapters.postgres.doorbell import PostgresDoorbell
-from app.adapters.postgres.engine import THROUGH_A_POOLER, PostgresEngine
+from app.adapters.postgres.engine import PostgresEngine
+from app.adapters.postgres.faults import THROUGH_A_POOLER
 from app.domain.errors import Unavailable
 from app.guard import opened_checks
 from app.ports.doorbell import Doorbell

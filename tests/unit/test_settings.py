@@ -229,7 +229,7 @@ def test_blobs_lie_in_a_bucket_or_in_a_folder(monkeypatch: pytest.MonkeyPatch, u
         "s3://daira/x#y",
         "s3://daira/x y",
         "s3://daira/%2e%2e",
-        "s3://daira/x\n",
+        "s3://daira/x\ny",
         "https://daira.s3.amazonaws.com",
         "file://daira",
         "file:daira",

@@ -29,7 +29,7 @@ from app.domain.tenants import Limits, Tenant, TenantState
 
 # Local to the transaction. SQLAlchemy's pool resets no setting, so any other form would reach the next caller.
 # The time comes with it, so that it costs no round trip of its own.
-CLAMP = text("select set_config('app.tenant_id', :tenant, true), now()")
+CLAMP = text("select set_config('app.tenant_id', :tenant, true), now(), set_config('row_security', 'on', true)")
 PRESENTED = "select *, now() as now from daira.presented_key($1, $2)"
 """Sets the clamp itself, as its first step, and is a transaction of its own."""
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import asyncpg
 
-from app.adapters.postgres.engine import PostgresEngine, listen, postgres_reachable
+from app.adapters.postgres.engine import PostgresEngine, listen, ping_listener
 from app.domain.doorbells import Ring
 from app.domain.errors import Invalid, Unavailable
 from app.domain.ids import tenant_id
@@ -75,6 +75,7 @@ class PostgresDoorbell:
         self._notified.set()
 
     async def ping(self) -> None:
+        await self._engine.ping()
         # It removes nothing, and a server that takes no writes refuses it as it would refuse a ring.
         await self._engine.call("delete from daira.doorbells where false")
 
@@ -142,5 +143,4 @@ async def _until_lost(connection: asyncpg.Connection) -> None:
             async with asyncio.timeout(PING_EVERY):
                 await closed.wait()
         if not closed.is_set():
-            with postgres_reachable():
-                await connection.execute("select 1", timeout=PING_TIMEOUT)
+            await ping_listener(connection, seconds=PING_TIMEOUT)

@@ -1,68 +1,24 @@
 """The connection pool. No other module opens a connection to Postgres."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext
-from types import TracebackType
-from typing import Self, TypeVar
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from typing import Any, TypeVar
 
 import asyncpg
 from sqlalchemy import AdaptedConnection, event
-from sqlalchemy.exc import DBAPIError, DisconnectionError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 from sqlalchemy.util import greenlet_spawn
 
-from app.domain.errors import Misconfigured, Unavailable
+from app.adapters.postgres.faults import OUT_OF_REACH, is_read_only, postgres_reachable
+from app.adapters.postgres.servers import WRITABLE, PostgresServers, raise_unless_writable
+from app.domain.errors import Collided, Unavailable
 
 T = TypeVar("T")
-
-OUT_OF_REACH = (
-    OSError,
-    EOFError,
-    TimeoutError,
-    PoolTimeoutError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.IdleSessionTimeoutError,
-)
-"""Errors that don't concern the statement: the server is away, or too busy for another connection."""
-
-NOT_NOW = (
-    asyncpg.DeadlockDetectedError,
-    asyncpg.SerializationError,
-    asyncpg.QueryCanceledError,
-    asyncpg.LockNotAvailableError,
-    asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.InsufficientResourcesError,
-    asyncpg.PostgresSystemError,
-)
-"""Errors that another try may avoid: a deadlock, a full disk, a standby."""
-
-CLOSED = asyncpg.ObjectNotInPrerequisiteStateError
-"""The database accepts no connections: an administrator does this while moving or restoring it."""
-
-REFUSED = (
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InvalidCatalogNameError,
-)
-"""Errors of the settings: the server is there, and knows no such login or database."""
-
-NO_SCHEMA = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError)
-
-
-POOLED = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
-"""The statement was prepared in another client's session, or is missing in this one."""
-
-THROUGH_A_POOLER = (
-    "DAIRA_DATABASE_URL leads through a pooler in transaction mode: set DAIRA_LISTEN_URL to a direct connection"
-)
 
 POOL_TIMEOUT = 10
 """Seconds that a caller waits for a connection of the pool."""
@@ -74,40 +30,71 @@ UNPREPARED = {
 }
 
 
+SESSION = "set default_transaction_isolation = 'read committed'"
+"""Statements are written for this level. A database or a role may have another default, under which they would fail."""
+
+UNTIL_THE_END = "begin isolation level read committed; set local row_security = on"
+"""The same behind a pooler, where a session's settings are another client's."""
+
+TRIES = 4
+"""For a statement that collides with another: each try ends in a fraction of a second."""
+
+RENEWED_AT_MOST_EVERY = 1.0
+"""Seconds between two renewals of a pool: as long as no server takes writes, each request would cause one."""
+
+
 class PostgresEngine:
     """Connections for one purpose (web, claims, handlers…), so that no purpose can starve another."""
 
-    def __init__(self, url: str, *, pool_size: int, name: str, pooled: bool = False) -> None:
-        """`pooled`: keep no statement prepared. Behind a pooler in transaction mode, the next transaction lacks it."""
+    def __init__(self, url: str, *, pool_size: int, name: str, pooled: bool = False, row_security: bool = True) -> None:
+        """`pooled`: keep no statement prepared. Behind a pooler in transaction mode, the next transaction lacks it.
+
+        `row_security`: False leaves it to the role; migrations are to fail where it would hide rows.
+        """
         self._pooled = pooled
+        self._servers = PostgresServers(url)
+        self._name = name
+        self._session = f"{SESSION}; set row_security = on" if row_security else SESSION
+        self._generation = 0
+        self._renewed_at = float("-inf")
         self._engine = create_async_engine(
-            _driver_url(url),
+            "postgresql+asyncpg://",
             # A pool of 0 means a connection for each use, for short-lived commands.
             **({"pool_size": pool_size, "max_overflow": 0, "pool_timeout": POOL_TIMEOUT} if pool_size else {}),
             **({} if pool_size else {"poolclass": NullPool}),
             # An error's text may reach a log, so the parameters are left out: they may hold a document's text.
             hide_parameters=True,
+            isolation_level="READ COMMITTED",
+            # Beside its own arguments, which `async_creator` would lose.
             connect_args={
-                "timeout": 10,
+                "async_creator_fn": self._connect,
                 "command_timeout": 60,
-                "server_settings": {"application_name": f"daira-{name}"},
                 **(UNPREPARED if pooled else {}),
             },
         )
-
+        event.listen(self._engine.sync_engine, "connect", self._note_generation)
         # A connection that the server closed in the pool is replaced, not handed out. This costs no query.
-        event.listen(self._engine.sync_engine, "checkout", _refuse_closed)
+        event.listen(self._engine.sync_engine, "checkout", self._refuse_useless)
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
         """A transaction, committed on leaving. Only `Database.begin` and the probes of tenant isolation begin one."""
-        with postgres_reachable():
+        with postgres_reachable(), self._renewing():
             async with self._engine.connect() as connection, connection.begin():
                 yield connection
 
     async def call(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
         """Execute one statement in one round trip and one commit: the functions of the hot path and the doorbells."""
-        with postgres_reachable():
+        for _ in range(TRIES - 1):
+            try:
+                return await self._call(statement, *arguments)
+            except Collided:
+                # Nothing was written. Those that collided must not meet again.
+                await asyncio.sleep(random.random() / 20)  # noqa: S311 - nothing secret hangs on it
+        return await self._call(statement, *arguments)
+
+    async def _call(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
+        with postgres_reachable(), self._renewing():
             # Only SQLAlchemy's pool is used: its handling of statements and transactions takes longer than most of
             # these.
             borrowed = await self._engine.raw_connection()
@@ -115,7 +102,7 @@ class PostgresEngine:
                 driver = borrowed.driver_connection
                 assert driver is not None
                 # Preparing and executing are two messages, which a pooler separates unless they are in a transaction.
-                async with driver.transaction() if self._pooled else nullcontext():
+                async with _transaction(driver) if self._pooled else nullcontext():
                     rows: list[asyncpg.Record] = await driver.fetch(statement, *arguments)
             except (asyncio.CancelledError, *OUT_OF_REACH):
                 # The pool does not know of this and would keep the connection, which may be in a transaction after a
@@ -126,12 +113,56 @@ class PostgresEngine:
                 await greenlet_spawn(borrowed.close)
             return rows
 
+    async def ping(self) -> None:
+        """Raise Unavailable unless the server takes writes. A standby, or a demoted primary, answers as well."""
+        (row,) = await self.call(WRITABLE)
+        try:
+            raise_unless_writable(row)
+        except Unavailable:
+            self.renew()
+            raise
+
+    def renew(self) -> None:
+        """Let each connection be replaced when it is next asked for, because they lead to a server without writes.
+
+        New ones lead to the primary, by the list of hosts or by whatever stands behind the name.
+        """
+        if time.monotonic() - self._renewed_at >= RENEWED_AT_MOST_EVERY:
+            self._renewed_at = time.monotonic()
+            self._generation += 1
+
     def checked_out(self) -> int:
         pool = self._engine.pool
         return int(pool.checkedout()) if hasattr(pool, "checkedout") else 0
 
     async def close(self) -> None:
         await self._engine.dispose()
+
+    async def _connect(self, **options: Any) -> asyncpg.Connection:
+        connection = await self._servers.connect(name=self._name, **options)
+        if not self._pooled:
+            try:
+                await connection.execute(self._session)
+            except BaseException:
+                connection.terminate()
+                raise
+        return connection
+
+    @contextmanager
+    def _renewing(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if is_read_only(error):
+                self.renew()
+            raise
+
+    def _note_generation(self, _connection: object, record: ConnectionPoolEntry) -> None:
+        record.info["generation"] = self._generation
+
+    def _refuse_useless(self, connection: AdaptedConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
+        if connection.driver_connection.is_closed() or record.info["generation"] != self._generation:
+            raise DisconnectionError
 
 
 async def temporary_engine(
@@ -148,11 +179,20 @@ async def temporary_engine(
 async def listen(url: str, channel: str, heard: asyncio.Event) -> asyncpg.Connection:
     """Open a connection that sets `heard` at each notification. The caller closes it."""
     with postgres_reachable():
-        connection = await asyncpg.connect(
-            _plain_url(url), timeout=10, server_settings={"application_name": "daira-listen"}
-        )
-        await connection.add_listener(channel, lambda *_: heard.set())
+        connection = await PostgresServers(url).connect(name="listen")
+        try:
+            await connection.execute(SESSION)
+            await connection.add_listener(channel, lambda *_: heard.set())
+        except BaseException:
+            connection.terminate()
+            raise
         return connection
+
+
+async def ping_listener(connection: asyncpg.Connection, *, seconds: float) -> None:
+    """Raise Unavailable if the connection is lost, or if its server has become one that notifies nobody."""
+    with postgres_reachable():
+        raise_unless_writable(await connection.fetchrow(WRITABLE, timeout=seconds))
 
 
 @asynccontextmanager
@@ -160,9 +200,10 @@ async def administer(
     url: str, *, database: str | None = None, prepared: bool = True
 ) -> AsyncIterator[asyncpg.Connection]:
     """A connection for `daira db init` and for tests. Statements commit one by one."""
-    options = ({"database": database} if database else {}) | ({} if prepared else {"statement_cache_size": 0})
     with postgres_reachable():
-        connection = await asyncpg.connect(_plain_url(url), timeout=10, **options)
+        connection = await PostgresServers(url).connect(
+            name="admin", database=database, **({} if prepared else {"statement_cache_size": 0})
+        )
     try:
         yield connection
     finally:
@@ -184,44 +225,15 @@ async def _session(client: asyncpg.Connection) -> int:
         return int(await client.fetchval("select pg_backend_pid()"))
 
 
-class postgres_reachable:  # noqa: N801 - reads as a statement: with reachable()
-    """Turns every failure to reach the server into Unavailable: Misconfigured where it refuses the settings."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if refusal := _cause(error, *REFUSED):
-            raise Misconfigured(f"the database refuses this login: {refusal}") from error
-        if _cause(error, *NO_SCHEMA):
-            raise Misconfigured("the database's schema is not there, or too old: run `daira migrate`") from error
-        if _cause(error, *NOT_NOW):
-            raise Unavailable("the database can't do this just now: try again") from error
-        if closed := _cause(error, CLOSED):
-            raise Unavailable(f"the database refuses connections for now: {closed}") from error
-        if _cause(error, *POOLED):
-            raise Misconfigured(THROUGH_A_POOLER) from error
-        if _cause(error, *OUT_OF_REACH) or (isinstance(error, DBAPIError) and error.connection_invalidated):
-            raise Unavailable("the database can't be reached") from error
-
-
-def _refuse_closed(connection: AdaptedConnection, _record: object, _proxy: object) -> None:
-    if connection.driver_connection.is_closed():
-        raise DisconnectionError
-
-
-def _cause(error: BaseException | None, *kinds: type[BaseException]) -> BaseException | None:
-    """The first error of these kinds among an error and its causes. SQLAlchemy wraps the driver's error twice."""
-    while error is not None and not isinstance(error, kinds):
-        error = error.__cause__
-    return error
-
-
-def _plain_url(url: str) -> str:
-    return url.replace("postgresql+asyncpg://", "postgresql://", 1).replace("postgres://", "postgresql://", 1)
-
-
-def _driver_url(url: str) -> str:
-    return _plain_url(url).replace("postgresql://", "postgresql+asyncpg://", 1)
+@asynccontextmanager
+async def _transaction(driver: asyncpg.Connection) -> AsyncIterator[None]:
+    """As the driver's own, with settings in the message that begins it."""
+    await driver.execute(UNTIL_THE_END)
+    try:
+        yield
+    except BaseException:
+        if not driver.is_closed():
+            with suppress(*OUT_OF_REACH):
+                await driver.execute("rollback")
+        raise
+    await driver.execute("commit")

@@ -40,7 +40,7 @@ async def migrate(owner_url: str, *, instead: str = "name an empty database") ->
     that fail it; if a long transaction, such as a dump, holds the tables; and if no migration leads from the schema to
     head. `instead` is the error's advice for a schema that is too old.
     """
-    engine = PostgresEngine(owner_url, pool_size=0, name="migrate")
+    engine = PostgresEngine(owner_url, pool_size=0, name="migrate", row_security=False)
     try:
         async with engine.begin() as connection:
             if (await connection.execute(ROLE)).scalar_one():

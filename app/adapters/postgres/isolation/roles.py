@@ -7,11 +7,11 @@ daira_scout  owns the two functions that read more than one tenant; can't log in
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
 from app.adapters.postgres.engine import administer
+from app.adapters.postgres.urls import parse_url
 from app.domain.errors import Invalid
 
 OWNER, APP, SCOUT = "daira_owner", "daira_app", "daira_scout"
@@ -95,14 +95,14 @@ def _membership(admin: asyncpg.Connection) -> str:
 
 def _password(url: str) -> str:
     """The password in the URL, decoded as clients send it."""
-    return unquote(urlsplit(url).password or "")
+    return parse_url(url).password or ""
 
 
 def _database(url: str, role: str) -> str:
-    parts = urlsplit(url)
-    if parts.username != role:
-        raise Invalid(f"the URL for {role} names the user {parts.username!r}")
-    return parts.path.removeprefix("/") or role
+    parsed = parse_url(url)
+    if parsed.user != role:
+        raise Invalid(f"the URL for {role} names the user {parsed.user!r}")
+    return parsed.database or role
 
 
 def _quoted(identifier: str) -> str:

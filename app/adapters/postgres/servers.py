@@ -1,0 +1,128 @@
+"""Connections to the servers of a URL: of several, to the one that takes writes."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import asyncpg
+
+from app.adapters.postgres.faults import READ_ONLY, STANDBY, is_away
+from app.adapters.postgres.url_parameters import SYSTEM
+from app.adapters.postgres.urls import parse_url
+from app.domain.errors import Unavailable
+
+KEEPALIVE = {
+    "keepalives_idle": ("TCP_KEEPIDLE", 15),
+    "keepalives_interval": ("TCP_KEEPINTVL", 5),
+    "keepalives_count": ("TCP_KEEPCNT", 3),
+    "tcp_user_timeout": ("TCP_USER_TIMEOUT", 15_000),
+}
+"""Names of the socket's options, and what is set without a parameter. A machine that vanished is noticed within half a
+minute; the system's own two hours would be longer than any lease."""
+
+WRITABLE = "select pg_is_in_recovery() as standby, current_setting('transaction_read_only') = 'on' as read_only"
+
+
+class PostgresServers:
+    """The servers of one URL. The one that was connected to last is tried first."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._url = parse_url(url)
+        except ValueError as error:
+            raise Unavailable(f"the URL of the database can't be used: {error}") from None
+        self._first = 0
+
+    async def connect(self, *, name: str, database: str | None = None, **options: Any) -> asyncpg.Connection:
+        """Open a connection. `name` is shown by the server, and `options` are the driver's.
+
+        Raises the driver's error of the last server if none can be connected to. Raises Unavailable if the URL wants a
+        server that takes writes and those that answer do not.
+        """
+        fault: Exception | None = None
+        count = len(self._url.hosts)
+        for server in [(self._first + step) % count for step in range(count)]:
+            try:
+                connection = await self._connect(server, name=name, database=database, options=options)
+            except Exception as error:
+                if count == 1 or not (is_away(error) or isinstance(error, Unavailable)):
+                    raise
+                # That a server is a standby says more than that another one is away.
+                fault = fault if isinstance(fault, Unavailable) else error
+            else:
+                self._first = server
+                return connection
+        assert fault is not None
+        raise fault
+
+    async def _connect(
+        self, server: int, *, name: str, database: str | None, options: dict[str, Any]
+    ) -> asyncpg.Connection:
+        arguments = self._url.arguments(server) | options
+        if database is not None:
+            arguments["database"] = database
+        settings = {"application_name": self._url.application(name)} | arguments["server_settings"]
+        if self._url.parameters.get("sslrootcert") == SYSTEM:
+            arguments["ssl"] = _context_of_system(self._url.parameters)
+        connection = await asyncpg.connect(
+            **arguments | {"server_settings": settings}, timeout=self._url.connect_seconds
+        )
+        try:
+            keep_alive(connection, self._url.parameters)
+            await self._admit(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    async def _admit(self, connection: asyncpg.Connection) -> None:
+        target = self._url.target
+        if target == "any":
+            return
+        async with asyncio.timeout(self._url.connect_seconds):
+            row = await _asked(connection)
+        if row["standby"] or target == "read-write":
+            raise_unless_writable(row)
+
+
+async def _asked(connection: asyncpg.Connection) -> asyncpg.Record:
+    """Ask within a transaction: a pooler in transaction mode separates the two messages of a statement otherwise."""
+    await connection.execute("begin")
+    row = await connection.fetchrow(WRITABLE)
+    await connection.execute("commit")
+    return row
+
+
+def raise_unless_writable(row: Mapping[str, bool]) -> None:
+    """Raise Unavailable by the answer to WRITABLE. That a server answers at all says nothing."""
+    if row["standby"]:
+        raise Unavailable(STANDBY)
+    if row["read_only"]:
+        raise Unavailable(READ_ONLY)
+
+
+def keep_alive(connection: asyncpg.Connection, parameters: Mapping[str, str]) -> None:
+    """Let the system notice a server that vanished without a word. The driver has no setting for this."""
+    # The driver publishes neither its transport nor its socket.
+    plug = connection._transport.get_extra_info("socket")  # noqa: SLF001
+    if plug is None or plug.family == socket.AF_UNIX or parameters.get("keepalives") == "0":
+        return
+    plug.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for parameter, (name, default) in KEEPALIVE.items():
+        given = int(parameters.get(parameter, "0"))
+        if (option := getattr(socket, name, None)) is not None:
+            plug.setsockopt(socket.IPPROTO_TCP, option, given if given > 0 else default)
+
+
+def _context_of_system(parameters: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["postgresql"])
+    if minimum := parameters.get("ssl_min_protocol_version"):
+        context.minimum_version = ssl.TLSVersion[minimum.replace(".", "_")]
+    if certificate := parameters.get("sslcert"):
+        context.load_cert_chain(
+            certificate, parameters.get("sslkey"), password=lambda: parameters.get("sslpassword", "")
+        )
+    return context
