@@ -13,7 +13,8 @@ PATH = Path(__file__).parents[2] / ".env.example"
 
 HEADER = """\
 Every setting with its default. Copy to .env and uncomment what differs; the environment wins.
-An unknown DAIRA_ variable is an error.
+An unknown DAIRA_ variable is an error. Each …_URL of a database or queue and LLM_API_KEY may instead be
+given as a file: DAIRA_DATABASE_URL_FILE=/run/secrets/database-url.
 """
 
 

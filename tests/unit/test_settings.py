@@ -304,3 +304,23 @@ def test_a_fault_shows_nothing_of_what_was_set(monkeypatch: pytest.MonkeyPatch) 
 def test_the_first_byte_comes_before_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     fault = faults(monkeypatch, DAIRA_LLM_FIRST_BYTE_SECONDS="60", DAIRA_LLM_TOTAL_SECONDS="60")
     assert "DAIRA_LLM_FIRST_BYTE_SECONDS" in fault
+
+
+def test_white_space_around_a_setting_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = read(
+        monkeypatch, DAIRA_DATABASE_URL="\npostgresql://h/daira \n", DAIRA_ROLE=" web\n", DAIRA_HOST=" ::1 "
+    )
+    assert settings.database_url.get_secret_value() == "postgresql://h/daira"
+    assert (settings.role, settings.host) == (Role.WEB, "::1")
+
+
+def test_a_secret_may_be_given_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "url").write_text("postgresql://h/daira\n")
+    settings = read(monkeypatch, DAIRA_DATABASE_URL_FILE=str(tmp_path / "url"))
+    assert settings.database_url.get_secret_value() == "postgresql://h/daira"
+    assert "both set" in faults(monkeypatch, DAIRA_DATABASE_URL="postgresql://h/other")
+
+
+def test_a_secrets_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = faults(monkeypatch, DAIRA_LLM_API_KEY_FILE="/nowhere/key")
+    assert "DAIRA_LLM_API_KEY_FILE: /nowhere/key can't be read" in told

@@ -128,8 +128,15 @@ async def server_is_recent(engine: PostgresEngine) -> list[str]:
     return [] if row["major"] >= MINIMUM else [f"PostgreSQL {row['major']} is too old: {MINIMUM} or later"]
 
 
+async def server_takes_writes(engine: PostgresEngine) -> list[str]:
+    """Raises Unavailable on a standby or a read-only database: that may pass, so it is no fault of the settings."""
+    await engine.ping()
+    return []
+
+
 CHECKS: dict[str, Callable[[PostgresEngine], Awaitable[list[str]]]] = {
     "server version": server_is_recent,
+    "takes writes": server_takes_writes,
     "ordinary login": login_is_ordinary,
     "schema at head": schema_is_at_head,
     "walled tables": tables_are_walled,
