@@ -15,7 +15,7 @@ import structlog
 
 from app.domain.documents import ACCEPTED_WITHIN, Document, DocumentStatus, blob_key, document_status
 from app.domain.doorbells import NEED_TEXT, TEXT_KIND, Ring
-from app.domain.errors import Invalid, LlmNotConfigured, TooLarge
+from app.domain.errors import Collided, Invalid, LlmNotConfigured, TooLarge
 from app.domain.filetypes.sniff import Sniffer
 from app.domain.filetypes.types import HEAD
 from app.domain.idempotency import IdempotencyKey
@@ -31,6 +31,9 @@ from app.services.ringing import Ringer
 from app.tracing import current
 
 log = structlog.get_logger()
+
+TRIES = 4
+"""For a transaction that collides with another."""
 
 WAIT_FOR_TEXT = timedelta(minutes=5)
 """A job that waits for the text is woken when the text job ends. If the worker dies just then, it looks by itself after
@@ -113,9 +116,9 @@ class UploadService:
         """
         check_kinds(requests, llm=self.llm)
         check_languages(language, requests, installed=self.languages())
-        async with self.database.begin(received.tenant_id) as tx:
-            refuse_late(tx.now - received.begun_at)
-            document = Document(
+
+        def document_at(now: datetime) -> Document:
+            return Document(
                 id=received.document_id,
                 tenant_id=received.tenant_id,
                 filename=filename,
@@ -124,17 +127,39 @@ class UploadService:
                 sha256=received.sha256,
                 language=language,
                 metadata=metadata,
-                created_at=tx.now,
+                created_at=now,
             )
-            accepted, new = await _enter_idempotently(tx, document, requests, once=once)
-            if new:
-                await refuse_beyond_queue_limit(max_queued, tx)
+
+        accepted, new = await self._enter(received, document_at, requests, max_queued=max_queued, once=once)
         if accepted.document.id != received.document_id:
             await self._mend(accepted.document, received)
             await self.discard(received)
         due = [job for job in new if job.kind not in NEED_TEXT]
-        await self.ringing.ring((job.kind, Ring(document.tenant_id, job.id)) for job in due)
+        await self.ringing.ring((job.kind, Ring(received.tenant_id, job.id)) for job in due)
         return accepted
+
+    async def _enter(
+        self,
+        received: ReceivedBlob,
+        document_at: Callable[[datetime], Document],
+        requests: Sequence[JobRequest],
+        *,
+        max_queued: int,
+        once: IdempotencyKey | None,
+    ) -> tuple[AcceptedUpload, list[Job]]:
+        """Enter the document in one transaction; one that collides with another is begun again."""
+        for left in reversed(range(TRIES)):
+            try:
+                async with self.database.begin(received.tenant_id) as tx:
+                    refuse_late(tx.now - received.begun_at)
+                    accepted, new = await _enter_idempotently(tx, document_at(tx.now), requests, once=once)
+                    if new:
+                        await refuse_beyond_queue_limit(max_queued, tx)
+                    return accepted, new
+            except Collided:
+                if not left:
+                    raise
+        raise AssertionError("the last try returns or raises")
 
     async def discard(self, received: ReceivedBlob) -> None:
         await self.blobs.delete(blob_key(received.tenant_id, received.document_id))

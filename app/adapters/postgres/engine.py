@@ -227,7 +227,7 @@ async def _session(client: asyncpg.Connection) -> int:
 
 @asynccontextmanager
 async def _transaction(driver: asyncpg.Connection) -> AsyncIterator[None]:
-    """As the driver's own, with settings in the message that begins it."""
+    """A transaction like the driver's own, with settings in the message that begins it."""
     await driver.execute(UNTIL_THE_END)
     try:
         yield

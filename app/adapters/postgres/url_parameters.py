@@ -58,7 +58,7 @@ TEXTS = ("application_name", "fallback_application_name", "options", "krbsrvname
 PLACES = ("host", "port", "user", "password", "dbname")
 ALIASES = {"ssl": "sslmode", "database": "dbname", "requiressl": "sslmode"}
 ALIAS_VALUES = {"true": "require", "1": "require", "false": "disable", "0": "prefer"}
-"""What other drivers' `ssl` and old `requiressl` say."""
+"""The values of other drivers' `ssl` and of the old `requiressl`."""
 TARGETS = ("any", "primary", "read-write")
 
 POOLER = "leave it out, and set DAIRA_LISTEN_URL to a direct connection if the URL leads through a pooler"
