@@ -1,5 +1,6 @@
 """Reads documents, and removes them with all that belongs to them."""
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,6 +14,12 @@ from app.ports.database import Database, Tx
 
 LAST_PAGE = 2**31 - 1
 """The greatest number that a page can have in every store."""
+
+AT_A_TIME = 21
+"""Documents that a listing reads in one step: the default page, and the one that shows that there are more."""
+
+MOST_METADATA = 256 * 1024
+"""Bytes of metadata, about, after which a page of a listing ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,22 +49,39 @@ class DocumentService:
         created_after: datetime | None = None,
         created_before: datetime | None = None,
         sha256: str | None = None,
-    ) -> list[DocumentListing]:
+    ) -> tuple[list[DocumentListing], bool]:
+        """Return documents, newest first, and True if there are more.
+
+        They are fewer than `limit` where their metadata is large: an answer is built in memory.
+        """
+        documents: list[Document] = []
+        room, wanted = MOST_METADATA, limit + 1
         async with self.database.begin(tenant_id) as tx:
-            documents = await tx.documents.newest(
-                limit=limit,
-                before=before,
-                status=status,
-                filename=filename,
-                created_after=created_after,
-                created_before=created_before,
-                sha256=sha256,
-            )
-            jobs = await tx.jobs.of_documents([document.id for document in documents], each=JOBS_SHOWN + 1)
+            while room > 0 and len(documents) < wanted:
+                asked = min(AT_A_TIME, wanted - len(documents))
+                found = await tx.documents.newest(
+                    limit=asked,
+                    before=before,
+                    status=status,
+                    filename=filename,
+                    created_after=created_after,
+                    created_before=created_before,
+                    sha256=sha256,
+                )
+                documents += found
+                if len(found) < asked:
+                    wanted = 0
+                    break
+                before = DocumentCursor(created_at=found[-1].created_at, id=found[-1].id)
+                room -= sum(len(json.dumps(document.metadata)) for document in found if document.metadata)
+            # The last one only shows that there are more.
+            more = wanted > 0
+            shown = documents[:-1] if more else documents
+            jobs = await tx.jobs.of_documents([document.id for document in shown], each=JOBS_SHOWN + 1)
         return [
             DocumentListing(document=document, jobs=[job for job in jobs if job.document_id == document.id])
-            for document in documents
-        ]
+            for document in shown
+        ], more
 
     async def page(self, tenant_id: TenantId, document_id: DocumentId, number: int) -> Page:
         async with self.database.begin(tenant_id) as tx:

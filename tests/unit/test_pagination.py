@@ -132,6 +132,23 @@ async def test_a_cursor_that_is_not_ours_is_refused(web: Served, path: str, curs
 
 
 @pytest.mark.threat(41)
+async def test_a_page_of_documents_with_large_metadata_ends_early_and_leaves_none_out(web: Served) -> None:
+    metadata = [json.dumps({"number": number, "text": "x" * 15_000}) for number in range(50)]
+    ids = [(await web.uploaded(metadata=each))["id"] for each in metadata]
+    found: list[str] = []
+    sizes: list[int] = []
+    cursor: dict[str, str] = {}
+    while True:
+        answer = await web.client.get("/v1/documents", params={"limit": "100"} | cursor)
+        sizes.append(len(answer.content))
+        found += [document["id"] for document in answer.json()["data"]]
+        if answer.json()["next_cursor"] is None:
+            break
+        cursor = {"cursor": answer.json()["next_cursor"]}
+    assert found == ids[::-1]
+    assert max(sizes) < 400_000
+
+
 async def test_a_cursor_of_another_listing_is_refused(web: Served) -> None:
     for _ in range(2):
         await web.uploaded()

@@ -110,9 +110,9 @@ async def list_documents(
     ] = None,
 ) -> Response:
     """List documents, newest first."""
-    listed = await documents.newest(
+    listed, more = await documents.newest(
         tenant_id,
-        limit=limit + 1,
+        limit=limit,
         before=pagination.document_place(listing.cursor),
         status=status,
         filename=filename,
@@ -120,7 +120,6 @@ async def list_documents(
         created_before=created_before,
         sha256=sha256,
     )
-    more, listed = len(listed) > limit, listed[:limit]
     last = listed[-1].document if more else None
     return await listing.answer(
         (DocumentBody.of(each.document, each.jobs) for each in listed),
