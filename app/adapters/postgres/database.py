@@ -98,7 +98,7 @@ class PostgresDatabase:
     async def begin(self, tenant_id: TenantId) -> AsyncIterator[PostgresTx]:
         tenant_id = ids.tenant_id(tenant_id)
         async with self._engine.begin() as connection:
-            _, now = (await connection.execute(CLAMP, {"tenant": tenant_id})).one()
+            _, now, _ = (await connection.execute(CLAMP, {"tenant": tenant_id})).one()
             clamped = ClampedConnection(connection, tenant_id)
             try:
                 yield PostgresTx(clamped, now=now)
