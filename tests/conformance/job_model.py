@@ -168,8 +168,10 @@ def settled(job: Model, ending: Ending, settlement: Settlement, *, now: datetime
     """Of the settlement only what the ending does not say: for how long to wait, and how far it was."""
     state, reason = next_state(job, ending), _reason(ending)
     outcome = AttemptOutcome.CANCELLED if state is JobState.CANCELLED else _outcome(job, ending)
+    assert job.row.started_at is not None
     row = replace(
         job.row,
+        worked=job.row.worked + (now - job.row.started_at),
         failures=job.row.failures
         + int(isinstance(ending, Retry) or (isinstance(ending, Fail) and reason != CANCELLED)),
         releases=job.row.releases + int(isinstance(ending, Release)),
