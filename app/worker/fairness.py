@@ -128,7 +128,9 @@ class SlotSharing:
 
     @property
     def free_recognition(self) -> int | None:
-        return None if self._recognition is None else self._recognition - len(self._recognizing)
+        """Return the number of free recognition slots, or None where any number of jobs may do OCR."""
+        # A slot may be taken while a job is being claimed for it: then one more job does OCR than there are slots.
+        return None if self._recognition is None else max(0, self._recognition - len(self._recognizing))
 
     @property
     def _recognizing(self) -> list[RunningJob]:

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from app.domain.doorbells import Lane
+from app.domain.doorbells import Lane, Ring
 from app.domain.ids import TenantId
 from app.domain.jobs import Job, JobState
-from app.domain.leases import ClaimedJob
+from app.domain.leases import ClaimedJob, ClaimResult
 from app.domain.outcomes import Done, Outcome, Yield
 from app.ports.leases import ProgressReporter
 from app.worker import fairness, heartbeat
@@ -202,3 +203,49 @@ async def test_a_worker_with_free_slots_hears_of_what_another_one_has_no_slot_fo
         assert scans.turned_away
         scans.open.set()
         await until(lambda: all_done(bench, jobs))
+
+
+async def test_a_recognition_slot_that_two_jobs_took_at_once_is_given_to_no_third(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = {name: asyncio.Event() for name in ("first", "waiting", "quick", "third")}
+    recognizing: list[str] = []
+    turned_away: list[str] = []
+
+    async def act(job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
+        name = str(job.payload["name"])
+        if not reporter.begin_recognition():
+            turned_away.append(name)
+            return Yield(recognition=True)
+        recognizing.append(name)
+        await ends[name].wait()
+        return Done()
+
+    bench.handler.act = act
+    tenant = await bench.rig.tenant()
+    claim, filling, go_on = bench.rig.leases.claim, asyncio.Event(), asyncio.Event()
+
+    async def slow_claim(rings: Sequence[Ring], **terms: Any) -> list[ClaimResult]:
+        if turned_away == ["waiting"] and not go_on.is_set() and rings[0].job_id == waiting.id:
+            filling.set()
+            await go_on.wait()
+        return await claim(rings, **terms)
+
+    monkeypatch.setattr(bench.rig.leases, "claim", slow_claim)
+    async with at_work(with_recognition(bench, slots=6, recognition=1)):
+        jobs = await bench.enqueue(tenant, payload={"name": "first"})
+        await until(lambda: recognizing == ["first"])
+        (waiting,) = await bench.enqueue(tenant, payload={"name": "waiting"})
+        await until(lambda: turned_away == ["waiting"])
+        ends["first"].set()
+        await filling.wait()
+        jobs += await bench.enqueue(tenant, payload={"name": "quick"})
+        await until(lambda: recognizing == ["first", "quick"])
+        go_on.set()
+        await until(lambda: recognizing == ["first", "quick", "waiting"])
+        jobs += await bench.enqueue(tenant, payload={"name": "third"})
+        await until(lambda: "third" in recognizing + turned_away)
+        assert "third" not in recognizing
+        for end in ends.values():
+            end.set()
+        await until(lambda: all_done(bench, [*jobs, waiting]))
