@@ -57,6 +57,16 @@ class RetriesSuite:
         assert (await rig.lease(again)).attempt == 3
         assert len(await rig.attempts(job)) == 2
 
+    async def test_a_retried_job_has_its_whole_time_again(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        job = await rig.enqueue(tenant)
+        lease = await rig.lease(job)
+        await rig.advance(LEASE / 2)
+        assert await rig.settle(fail(lease))
+        assert (await rig.again(job)).worked >= LEASE / 2
+        assert await retried(rig, job)
+        assert not (await rig.again(job)).worked
+
     async def test_jobs_match_by_state_kind_code_and_age_in_the_order_of_their_ids(self, rig: Rig) -> None:
         job = await failed(rig)
         assert job.error is not None

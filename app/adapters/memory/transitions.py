@@ -107,6 +107,7 @@ def retried(row: JobRow, *, now: datetime) -> JobRow:
         row.job,
         failures=0,
         expiries=0,
+        worked=timedelta(),
         cancel_requested=False,
         error=None,
         result=None,

@@ -258,6 +258,7 @@ class PostgresJobs:
                 changed=func.pg_current_xact_id(),
                 failures=0,
                 expiries=0,
+                worked=timedelta(),
                 cancel_requested=False,
                 last_error=null(),
                 progress=null(),
