@@ -20,7 +20,7 @@ LOGIN = "postgresql://daira_app:s3cret@"
         (LOGIN + "localhost/daira?host=/cloudsql/p:r:i", [("/cloudsql/p:r:i", None)], "daira"),
         ("postgresql+asyncpg://daira_app@host/my%20db?ssl=require", [("host", None)], "my db"),
         (
-            LOGIN + "neon.tech/db?sslmode=verify-full&sslrootcert=system&channel_binding=require",
+            LOGIN + "neon.tech/db?sslmode=require&channel_binding=require",
             [("neon.tech", None)],
             "db",
         ),
@@ -40,7 +40,9 @@ def test_providers_urls_are_understood(url: str, hosts: list[tuple[str, int | No
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        (LOGIN + "h/d?channel_binding=require&sslmode=require", "channel_binding"),
+        (LOGIN + "h/d?channel_binding=require&sslmode=prefer", "channel_binding=require does not go with"),
+        (LOGIN + "h/d?sslmode=require&ssl_max_protocol_version=TLSv1.1", "below ssl_min_protocol_version"),
+        (LOGIN + "h/d?sslmode=require&sslrootcert=system", "needs sslmode=verify-full"),
         (LOGIN + "h/d?pgbouncer=true", "DAIRA_LISTEN_URL"),
         (LOGIN + "h/d?ssl_mode=require", "write sslmode"),
         (LOGIN + "h/d?sslmode=on", "sslmode is disable"),
@@ -59,3 +61,12 @@ def test_a_url_that_can_not_be_used_says_what_to_write(url: str, told: str) -> N
         parse_url(url)
     assert told in str(refused.value)
     assert "cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", ["", "sslmode=require&", "sslmode=verify-ca&", "sslmode=verify-full&"])
+def test_channel_binding_asks_for_a_verified_certificate(given: str) -> None:
+    """The driver has no channel binding."""
+    of_system = parse_url(f"{LOGIN}neon.tech/db?{given}channel_binding=require").parameters
+    of_file = parse_url(f"{LOGIN}neon.tech/db?{given}channel_binding=require&sslrootcert=/ca").parameters
+    assert (of_system["sslmode"], of_system["sslrootcert"]) == ("verify-full", "system")
+    assert (of_file["sslmode"], of_file["sslrootcert"]) == ("verify-full", "/ca")

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 from app.adapters.postgres.faults import READ_ONLY, STANDBY, is_away
-from app.adapters.postgres.url_parameters import SYSTEM
+from app.adapters.postgres.url_parameters import LOWEST_TLS, SYSTEM
 from app.adapters.postgres.urls import parse_url
 from app.domain.errors import Unavailable
 
@@ -65,7 +65,7 @@ class PostgresServers:
             arguments["database"] = database
         settings = {"application_name": self._url.application(name)} | arguments["server_settings"]
         if self._url.parameters.get("sslrootcert") == SYSTEM:
-            arguments["ssl"] = _context_of_system(self._url.parameters)
+            arguments |= _by_system(self._url.parameters)
         connection = await asyncpg.connect(
             **arguments | {"server_settings": settings}, timeout=self._url.connect_seconds
         )
@@ -116,13 +116,22 @@ def keep_alive(connection: asyncpg.Connection, parameters: Mapping[str, str]) ->
             plug.setsockopt(socket.IPPROTO_TCP, option, given if given > 0 else default)
 
 
-def _context_of_system(parameters: Mapping[str, str]) -> ssl.SSLContext:
+def _by_system(parameters: Mapping[str, str]) -> dict[str, Any]:
+    """The driver's arguments for `sslrootcert=system`, which it does not know: all that it reads in a DSN otherwise."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["postgresql"])
-    if minimum := parameters.get("ssl_min_protocol_version"):
-        context.minimum_version = ssl.TLSVersion[minimum.replace(".", "_")]
+    context.minimum_version = _version(parameters.get("ssl_min_protocol_version", LOWEST_TLS))
+    if highest := parameters.get("ssl_max_protocol_version"):
+        context.maximum_version = _version(highest)
+    if revoked := parameters.get("sslcrl"):
+        context.load_verify_locations(cafile=revoked)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
     if certificate := parameters.get("sslcert"):
         context.load_cert_chain(
             certificate, parameters.get("sslkey"), password=lambda: parameters.get("sslpassword", "")
         )
-    return context
+    return {"ssl": context, "direct_tls": parameters.get("sslnegotiation") == "direct"}
+
+
+def _version(name: str) -> ssl.TLSVersion:
+    return ssl.TLSVersion[name.replace(".", "_")]

@@ -9,7 +9,12 @@ from collections.abc import Callable, Mapping
 from urllib.parse import unquote
 
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+LAX = frozenset({"disable", "allow", "prefer"})
+"""The modes that do without TLS, or may."""
 VERIFYING = frozenset({"verify-ca", "verify-full"})
+TLS_VERSIONS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+LOWEST_TLS = "TLSv1.2"
+"""The driver's least, if the URL names none."""
 SYSTEM = "system"
 """The value of `sslrootcert` for the certificate authorities that this machine trusts."""
 
@@ -31,8 +36,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "channel_binding": ("disable", "prefer", "require"),
     "sslmode": SSL_MODES,
     "sslnegotiation": ("postgres", "direct"),
-    "ssl_min_protocol_version": ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"),
-    "ssl_max_protocol_version": ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"),
+    "ssl_min_protocol_version": TLS_VERSIONS,
+    "ssl_max_protocol_version": TLS_VERSIONS,
     "keepalives": ("0", "1"),
 }
 WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
@@ -67,7 +72,7 @@ SCHEMA = "leave it out: the tables are in the schema daira"
 WRITTEN_OUT = "write host, port, user, password and database into the URL"
 NOT_THERE = "leave it out: the driver does not have it"
 INSTEAD: Mapping[str, str] = {
-    "channel_binding": "the driver has none; write sslmode=verify-full&sslrootcert=system, and leave it out",
+    "channel_binding": "write sslmode=require, or leave it out",
     "connection_limit": POOL,
     "currentSchema": SCHEMA,
     "gssencmode": "the driver has no encryption by GSSAPI; write sslmode=require",
@@ -120,6 +125,8 @@ def read_parameters(query: str) -> dict[str, str]:
             _check_parameter(name, value, secret=secret)
             # SQLAlchemy's form of several servers repeats it.
             found[name] = f"{found[name]},{value}" if name == "host" and "host" in found else value
+    if found.get("channel_binding") == "require":
+        _verify_instead_of_binding(found)
     _check_tls(found)
     return {name: value for name, value in found.items() if name not in WITHOUT_EFFECT}
 
@@ -171,13 +178,23 @@ _CHECKS: Mapping[str, Callable[[str, str], None]] = (
 )
 
 
+def _verify_instead_of_binding(given: dict[str, str]) -> None:
+    """Ask for a verified certificate, which keeps out what channel binding does: somebody in between.
+
+    The driver has no channel binding, and providers' URLs ask for it.
+    """
+    if (mode := given.get("sslmode")) in LAX:
+        raise ValueError(f"channel_binding=require does not go with sslmode={mode}: {INSTEAD['channel_binding']}")
+    given["sslmode"] = "verify-full"
+    given.setdefault("sslrootcert", SYSTEM)
+
+
 def _check_tls(given: Mapping[str, str]) -> None:
-    mode = given.get("sslmode")
-    if given.get("sslrootcert") == SYSTEM and mode not in {None, "verify-full"}:
+    mode, authority = given.get("sslmode"), given.get("sslrootcert")
+    if authority == SYSTEM and mode not in {None, "verify-full"}:
         raise ValueError("sslrootcert=system needs sslmode=verify-full")
-    strict = mode == "verify-full" or given.get("sslrootcert") == SYSTEM
-    if given.get("channel_binding") == "require" and not strict:
-        # A verified certificate protects from what channel binding does: somebody in between.
-        raise ValueError(f"channel_binding=require is not supported: {INSTEAD['channel_binding']}")
-    if given.get("sslnegotiation") == "direct" and mode not in {"require", *VERIFYING}:
+    if given.get("sslnegotiation") == "direct" and mode not in {"require", *VERIFYING} and authority != SYSTEM:
         raise ValueError("sslnegotiation=direct needs sslmode=require, verify-ca or verify-full")
+    lowest = given.get("ssl_min_protocol_version", LOWEST_TLS)
+    if (highest := given.get("ssl_max_protocol_version", TLS_VERSIONS[-1])) < lowest:
+        raise ValueError(f"ssl_max_protocol_version={highest} is below ssl_min_protocol_version, which is {lowest}")
