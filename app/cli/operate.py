@@ -52,7 +52,7 @@ async def _answers(settings: Settings) -> AsyncIterator[tuple[str, list[str], bo
     if (settings.embedded or settings.memory_store) and not development:
         return
     async with local.with_database(settings) as located:
-        away = [] if located.memory_store else await guard.run_check("database", _reach(located))
+        away = [] if located.memory_store else await guard.run_check("database", reach(located))
         # Without a database every check of it would only say the same.
         sum_of = "" if away or located.memory_store else await _connections(located)
         async with guard.opened_checks(located) as checks:
@@ -90,7 +90,7 @@ def _with_address(fault: str, settings: Settings, *, of: str) -> str:
     return f"{fault}; DAIRA_DATABASE_URL leads to {parse_url(settings.database_url.get_secret_value()).address}"
 
 
-def _reach(settings: Settings) -> guard.CheckCall:
+def reach(settings: Settings) -> guard.CheckCall:
     url = settings.database_url.get_secret_value()
     return _as_check(
         lambda: temporary_engine(url, lambda engine: engine.call("select 1"), name="doctor", pooled=settings.pooled)

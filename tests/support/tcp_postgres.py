@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,14 +35,17 @@ STARTING = 60
 
 
 @contextmanager
-def running_postgres(*, password: str) -> Iterator[int]:
-    """Its port. `postgres` is the administrator, with this password; there is nobody else yet."""
+def running_postgres(*, password: str, sockets: Sequence[Path] = ()) -> Iterator[int]:
+    """Its port. `postgres` is the administrator, with this password; there is nobody else yet.
+
+    `sockets` are folders in which it also listens.
+    """
     account = accounts.unprivileged_account(None) if os.geteuid() == 0 else accounts.current_account()
     with open_folder() as folder:
         programs = binaries.find_binaries(None).for_account(account, shelf=folder)
         data, port = folder / "data", free_port()
         _initialise(programs.bin, data, account=account, password=password)
-        process = _spawn(programs.bin, data, account=account, port=port)
+        process = _spawn(programs.bin, data, account=account, port=port, sockets=sockets)
         try:
             wait_until(lambda: process.poll() is not None or _is_ready(programs.bin, port), seconds=STARTING)
             assert process.poll() is None, (folder / "log").read_text()
@@ -63,8 +66,14 @@ def _initialise(programs: Path, data: Path, *, account: ServiceAccount, password
     assert done.returncode == 0, done.stdout
 
 
-def _spawn(programs: Path, data: Path, *, account: ServiceAccount, port: int) -> "subprocess.Popen[bytes]":
-    settings = {"listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": ""}
+def _spawn(
+    programs: Path, data: Path, *, account: ServiceAccount, port: int, sockets: Sequence[Path]
+) -> "subprocess.Popen[bytes]":
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "port": str(port),
+        "unix_socket_directories": ",".join(map(str, sockets)),
+    }
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     arguments = [*map(str, (os.getpid(), account.uid, account.gid)), str(programs / "postgres"), "-D", str(data)]
     with data.with_name("log").open("wb") as log:

@@ -1,8 +1,11 @@
 """URLs of databases as providers hand them out: understood, or refused by one line that names what to change."""
 
+import asyncpg
 import pytest
 
+from app.adapters.postgres.faults import postgres_reachable
 from app.adapters.postgres.urls import parse_url
+from app.domain.errors import Misconfigured
 
 LOGIN = "postgresql://daira_app:s3cret@"
 
@@ -53,7 +56,8 @@ def test_providers_urls_are_understood(url: str, hosts: list[tuple[str, int | No
         (LOGIN + "h/d?nonsense=1", "unknown parameter nonsense"),
         ("mysql://u:s3cret@h/d", "begins with"),
         ("postgresql://u:s3%zzcret@h/d", "%25"),
-        ("host=h dbname=d password=s3cret", "blanks"),
+        ("host=h dbname=d password=s3cret", "begins with"),
+        (LOGIN + "h/my db", "blanks"),
     ],
 )
 def test_a_url_that_can_not_be_used_says_what_to_write(url: str, told: str) -> None:
@@ -70,3 +74,9 @@ def test_channel_binding_asks_for_a_verified_certificate(given: str) -> None:
     of_file = parse_url(f"{LOGIN}neon.tech/db?{given}channel_binding=require&sslrootcert=/ca").parameters
     assert (of_system["sslmode"], of_system["sslrootcert"]) == ("verify-full", "system")
     assert (of_file["sslmode"], of_file["sslrootcert"]) == ("verify-full", "/ca")
+
+
+def test_a_server_that_wants_tls_is_answered_by_what_to_write() -> None:
+    refusal = 'no pg_hba.conf entry for host "10.0.0.1", user "daira_app", database "daira", no encryption'
+    with pytest.raises(Misconfigured, match="; write sslmode=require"), postgres_reachable():
+        raise asyncpg.InvalidAuthorizationSpecificationError(refusal)

@@ -66,6 +66,9 @@ READ_ONLY = (
 DURING_RECOVERY = "during recovery"
 """The end of a server's message for what a standby can't do; their codes differ."""
 
+UNENCRYPTED = "no encryption"
+"""The end of a server's message for a login that it may admit with TLS."""
+
 NO_TLS = "rejected SSL upgrade"
 """The driver's words for a server without TLS."""
 
@@ -91,13 +94,17 @@ class postgres_reachable:  # noqa: N801 - reads as a statement: with reachable()
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        if error is not None and (answer := _answer(error)):
+        if error is None or isinstance(error, Unavailable):
+            # Its cause would be answered by less.
+            return
+        if answer := _answer(error):
             raise answer from error
 
 
 def _answer(error: BaseException) -> Unavailable | None:
     if refusal := cause(error, *REFUSED):
-        return Misconfigured(f"the database refuses this login: {refusal}")
+        hint = "; write sslmode=require" if UNENCRYPTED in str(refusal) else ""
+        return Misconfigured(f"the database refuses this login: {in_a_line(refusal)}{hint}")
     if is_read_only(error):
         return Unavailable("the database takes no writes just now: it is read-only, or a standby")
     for kinds, answer in ANSWERS.items():
@@ -105,7 +112,7 @@ def _answer(error: BaseException) -> Unavailable | None:
             return answer()
     # After the others, because a lock that is not available is of this kind too.
     if closed := cause(error, CLOSED):
-        return Unavailable(f"the database refuses connections for now: {closed}")
+        return Unavailable(f"the database refuses connections for now: {in_a_line(closed)}")
     if away := cause(error, *OUT_OF_REACH):
         return Unavailable(f"the database can't be reached{_reason(away)}")
     invalidated = isinstance(error, DBAPIError) and error.connection_invalidated
@@ -117,6 +124,11 @@ def cause(error: BaseException | None, *kinds: type[BaseException]) -> BaseExcep
     while error is not None and not isinstance(error, kinds):
         error = error.__cause__
     return error
+
+
+def in_a_line(error: BaseException) -> str:
+    """The error's text. The driver puts details and hints on lines of their own."""
+    return " ".join(str(error).split())
 
 
 def is_away(error: BaseException) -> bool:
@@ -141,9 +153,10 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f" safely: its certificate is not accepted ({error.verify_message}); see sslrootcert and sslmode"
     if isinstance(error, ssl.SSLError):
-        return f": TLS failed ({error.reason}); see sslmode, sslrootcert, sslcert and sslkey"
+        reason = error.reason or "a certificate's key can't be read"
+        return f": TLS failed ({reason}); see sslmode, sslrootcert, sslcert, sslkey and sslpassword"
     if isinstance(error, asyncpg.ClientConfigurationError):
-        return f": {error}"
+        return f": {in_a_line(error)}"
     if isinstance(error, ConnectionError) and NO_TLS in str(error):
         return ": its server has no TLS, which sslmode asks for"
     return next((text for kind, text in REASONS.items() if isinstance(error, kind)), "")

@@ -3,15 +3,16 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import asyncpg
 
-from app.adapters.postgres.faults import READ_ONLY, STANDBY, is_away
+from app.adapters.postgres.faults import READ_ONLY, STANDBY, in_a_line, is_away
 from app.adapters.postgres.url_parameters import LOWEST_TLS, SYSTEM
-from app.adapters.postgres.urls import parse_url
-from app.domain.errors import Unavailable
+from app.adapters.postgres.urls import check_files, parse_url
+from app.domain.errors import Misconfigured, Unavailable
 
 KEEPALIVE = {
     "keepalives_idle": ("TCP_KEEPIDLE", 15),
@@ -22,6 +23,16 @@ KEEPALIVE = {
 """Names of the socket's options, and what is set without a parameter. A machine that vanished is noticed within half a
 minute; the system's own two hours would be longer than any lease."""
 
+UNACCEPTED = (asyncpg.SyntaxOrAccessError, asyncpg.DataError, asyncpg.CantChangeRuntimeParamError)
+"""Errors about what a connection asks for: `options` that the server does not know, a database that it may not use."""
+STARTUP_PARAMETER = "startup parameter"
+"""PgBouncer's words for what it does not pass on."""
+
+CLOSED_AT_ONCE = (
+    "the database can't be reached: its server closed the connection during the login; it may be stopping, want a"
+    " client's certificate (sslcert), or not know sslnegotiation=direct"
+)
+
 WRITABLE = "select pg_is_in_recovery() as standby, current_setting('transaction_read_only') = 'on' as read_only"
 
 
@@ -29,10 +40,8 @@ class PostgresServers:
     """The servers of one URL. The one that was connected to last is tried first."""
 
     def __init__(self, url: str) -> None:
-        try:
+        with _usable():
             self._url = parse_url(url)
-        except ValueError as error:
-            raise Unavailable(f"the URL of the database can't be used: {error}") from None
         self._first = 0
 
     async def connect(self, *, name: str, database: str | None = None, **options: Any) -> asyncpg.Connection:
@@ -66,9 +75,13 @@ class PostgresServers:
         settings = {"application_name": self._url.application(name)} | arguments["server_settings"]
         if self._url.parameters.get("sslrootcert") == SYSTEM:
             arguments |= _by_system(self._url.parameters)
-        connection = await asyncpg.connect(
-            **arguments | {"server_settings": settings}, timeout=self._url.connect_seconds
-        )
+        with _usable():
+            # A file that vanished would look like a socket that is missing.
+            check_files(self._url)
+        with self._explaining():
+            connection = await asyncpg.connect(
+                **arguments | {"server_settings": settings}, timeout=self._url.connect_seconds
+            )
         try:
             keep_alive(connection, self._url.parameters)
             await self._admit(connection)
@@ -76,6 +89,20 @@ class PostgresServers:
             connection.terminate()
             raise
         return connection
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Replace errors that name no cause, or that look like errors of a statement."""
+        try:
+            yield
+        except (ConnectionResetError, asyncpg.ConnectionDoesNotExistError) as error:
+            raise Unavailable(CLOSED_AT_ONCE) from error
+        except (*UNACCEPTED, asyncpg.ProtocolViolationError) as error:
+            # A pooler has this code for servers that are away, too.
+            if not isinstance(error, UNACCEPTED) and STARTUP_PARAMETER not in str(error):
+                raise
+            subject = "`options` of its URL" if "options" in self._url.parameters else "this connection"
+            raise Misconfigured(f"the database refuses {subject}: {in_a_line(error)}") from error
 
     async def _admit(self, connection: asyncpg.Connection) -> None:
         target = self._url.target
@@ -85,6 +112,14 @@ class PostgresServers:
             row = await _asked(connection)
         if row["standby"] or target == "read-write":
             raise_unless_writable(row)
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise Unavailable(f"the URL of the database can't be used: {error}") from None
 
 
 async def _asked(connection: asyncpg.Connection) -> asyncpg.Record:

@@ -124,11 +124,11 @@ def _has_roots_at_home() -> bool:
 
 
 def _split(url: str) -> Mapping[str, str | None]:
-    if re.search(r"[\s\x00-\x1f\x7f]", url):
-        raise ValueError("a URL has no blanks and line breaks within: a blank is %20")
     scheme, _, login_and_place = url.partition("://")
     if scheme not in SCHEMES:
         raise ValueError(f"a URL that begins with {' or '.join(f'{scheme}://' for scheme in sorted(SCHEMES))}")
+    if re.search(r"[\s\x00-\x1f\x7f]", url):
+        raise ValueError("a URL has no blanks and line breaks within: a blank is %20")
     found = URL.fullmatch(login_and_place)
     if found is None or "#" in url:
         raise ValueError(ESCAPED)
