@@ -96,10 +96,10 @@ class OcrHandler:
 
     async def run(self, job: ClaimedJob, reporter: ProgressReporter) -> Outcome:
         payload = OcrPayload.model_validate(job.payload)
-        document, row, drafted = await self._found(job)
+        document, row, drafted, unreadable = await self._found(job)
         language = payload.language or document.language
         turn = _Turn(reporter=reporter, seconds_left=(self.longest - row.worked).total_seconds(), clock=self.clock)
-        drafting = PageDrafts(self.database, job.lease, language=language, drafted=drafted)
+        drafting = PageDrafts(self.database, job.lease, language=language, drafted=drafted, unreadable=unreadable)
         file: OpenFile | None = None
         recognition = False
         async with local_copy(self._bytes(document)) as path:
@@ -138,14 +138,15 @@ class OcrHandler:
                 self._count(read)
                 turn.reporter.report(_progress(drafting))
 
-    async def _found(self, job: ClaimedJob) -> tuple[Document, Job, frozenset[int]]:
-        """Return the document, the job's row, and the pages that earlier attempts have read."""
+    async def _found(self, job: ClaimedJob) -> tuple[Document, Job, frozenset[int], int]:
+        """Return the document, the job's row, the pages of earlier attempts, and how many of them are unreadable."""
         async with self.database.begin(job.lease.tenant_id) as tx:
             document = await tx.documents.get(DocumentId(job.document_id)) if job.document_id is not None else None
             row = await tx.jobs.get(job.lease.job_id)
             if document is None or row is None:
                 raise AttemptOver("the document was deleted")
-            return document, row, await tx.pages.drafted(job.lease.job_id)
+            drafted = await tx.pages.drafted(job.lease.job_id)
+            return document, row, drafted, await tx.pages.unreadable(job.lease.job_id)
 
     def _count(self, read: Page | UnreadablePage) -> None:
         self.metrics.pages_read.labels(read.source if isinstance(read, Page) else "unreadable").inc()

@@ -26,15 +26,17 @@ class PageDrafts:
         *,
         language: str,
         drafted: AbstractSet[int] = frozenset(),
+        unreadable: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the pages of one attempt. Earlier attempts have stored the `drafted` ones."""
+        """Take the pages of one attempt. Earlier ones have stored the `drafted` pages, `unreadable` of them blank."""
         self.left: list[int] = []
         """The wanted pages that no attempt has read yet."""
         self.in_hand: list[Page] = []
         """Pages that are not drafted yet. They are written with the next draft or with the results."""
         self.total = 0
         self._drafted = drafted
+        self._unreadable = unreadable
         self._database = database
         self.job_id = lease.job_id
         self._lease = lease
@@ -46,14 +48,14 @@ class PageDrafts:
 
     @property
     def done(self) -> int:
-        return self._readable + len(self._faults)
+        return self._readable + self._unreadable
 
     def begin(self, wanted: Sequence[int]) -> None:
         """Set the wanted pages. A file that is opened a second time changes nothing."""
         if not self.total:
             self.total = len(wanted)
             self.left = [number for number in wanted if number not in self._drafted]
-            self._readable = self.total - len(self.left)
+            self._readable = self.total - len(self.left) - self._unreadable
 
     async def take(self, read: Page | UnreadablePage) -> None:
         """Add a page.
@@ -82,9 +84,10 @@ class PageDrafts:
         if isinstance(read, Page):
             self._readable += 1
             return read
+        self._unreadable += 1
         self._faults.append(read.fault)
         nothing_read = not self._readable and self.done == self.total
-        if nothing_read or len(self._faults) > max(UNREADABLE_AT_FIRST, self._readable):
+        if nothing_read or self._unreadable > max(UNREADABLE_AT_FIRST, self._readable):
             raise self._faults[0]
         return _blank(read.number, language=self._language)
 

@@ -83,6 +83,10 @@ class Pages(Protocol):
         """Return the numbers of the job's drafts."""
         ...
 
+    async def unreadable(self, job_id: JobId) -> int:
+        """Return how many of the job's drafts stand for pages that could not be read."""
+        ...
+
     async def all(self, document_id: DocumentId) -> list[Page]:
         """Return the pages in order, without their words."""
         ...

@@ -39,6 +39,13 @@ class DraftsSuite:
         assert await drafted(rig, lease) == {1, 3}
         assert await rig.pages(document) == []
 
+    async def test_drafts_of_unreadable_pages_are_counted(self, rig: Rig) -> None:
+        _, lease = await started(rig)
+        blank = replace(new_page(2), warnings=(WarningCode.HIDDEN_TEXT, WarningCode.PAGE_UNREADABLE))
+        assert await draft(rig, lease, new_page(1), blank, replace(new_page(3), warnings=(WarningCode.HIDDEN_TEXT,)))
+        async with rig.database.begin(lease.tenant_id) as tx:
+            assert await tx.pages.unreadable(lease.job_id) == 1
+
     async def test_they_become_pages_together_with_those_in_hand(self, rig: Rig) -> None:
         document, lease = await started(rig)
         first, second = (replace(new_page(n), warnings=(WarningCode.HIDDEN_TEXT,)) for n in (1, 2))

@@ -60,6 +60,7 @@ CALLS: dict[str, Call] = {
     "pages.some without words": lambda tx, ids: tx.pages.some(ids.document, after=0, limit=9, words=False),
     "pages.warnings": lambda tx, ids: tx.pages.warnings(ids.document),
     "pages.drafted": lambda tx, ids: tx.pages.drafted(ids.job),
+    "pages.unreadable": lambda tx, ids: tx.pages.unreadable(ids.job),
     "pages.draft": lambda tx, ids: tx.pages.draft(ids.lease, [new_page(7)]),
     "answers.kept": lambda tx, ids: tx.answers.kept(ids.job),
     "answers.keep": lambda tx, ids: tx.answers.keep(ids.lease, new_answer()),

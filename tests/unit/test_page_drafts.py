@@ -129,6 +129,25 @@ async def test_what_earlier_attempts_have_read_counts_for_the_document(rig: Rig)
     assert pages.done == pages.total
 
 
+async def test_what_earlier_attempts_could_not_read_counts_against_the_document(rig: Rig) -> None:
+    job = await started(rig)
+
+    async def next_attempt() -> PageDrafts:
+        async with rig.database.begin(job.lease.tenant_id) as tx:
+            numbers, unreadable = await tx.pages.drafted(job.lease.job_id), await tx.pages.unreadable(job.lease.job_id)
+        assert unreadable == len(numbers)
+        drafts = PageDrafts(rig.database, job.lease, language="eng", drafted=numbers, unreadable=unreadable)
+        drafts.begin(range(1, 11))
+        assert drafts.done == unreadable
+        return drafts
+
+    # Each attempt is put back for others after a page.
+    for number in range(1, UNREADABLE_AT_FIRST + 1):
+        await (await next_attempt()).take(UnreadablePage(number, DAMAGED))
+    with pytest.raises(DocumentFault):
+        await (await next_attempt()).take(UnreadablePage(9, DAMAGED))
+
+
 @pytest.mark.parametrize(
     ("asked", "numbers"),
     [

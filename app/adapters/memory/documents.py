@@ -175,6 +175,10 @@ class MemoryPages:
     async def drafted(self, job_id: JobId) -> frozenset[int]:
         return frozenset(self._session.reading().drafts.get(job_id, ()))
 
+    async def unreadable(self, job_id: JobId) -> int:
+        drafts = self._session.reading().drafts.get(job_id, {}).values()
+        return sum(WarningCode.PAGE_UNREADABLE in page.warnings for page in drafts)
+
     async def all(self, document_id: DocumentId) -> list[Page]:
         return [replace(page, words=()) for page in self._session.reading().pages.get(document_id, ())]
 

@@ -86,6 +86,11 @@ class PostgresPages:
         rows = await self._clamped.execute(select(drafts.c.number).where(self._drafted(job_id)))
         return frozenset(rows.scalars())
 
+    async def unreadable(self, job_id: JobId) -> int:
+        blank = and_(self._drafted(job_id), drafts.c.warnings.contains([WarningCode.PAGE_UNREADABLE]))
+        count: int = (await self._clamped.execute(select(func.count()).select_from(drafts).where(blank))).scalar_one()
+        return count
+
     async def all(self, document_id: DocumentId) -> list[Page]:
         statement = select(*WORDLESS).where(self._of(document_id)).order_by(pages.c.number)
         return [_page(row) for row in await self._clamped.execute(statement)]
