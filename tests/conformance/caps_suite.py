@@ -9,7 +9,7 @@ from app.domain.ids import TenantId
 from app.domain.jobs import Job
 from app.domain.leases import ClaimOutcome, Lease
 from app.domain.tenants import Limits
-from tests.support.rig import KIND, LEASE, SECOND, Rig, done, fail, release, retry, ring_of, snooze
+from tests.support.rig import KIND, LEASE, SECOND, Rig, done, fail, put_back, release, retry, ring_of, snooze
 
 EARLY = frozenset({KIND})
 
@@ -45,6 +45,16 @@ class CapsSuite:
         jobs = [await rig.enqueue(tenant) for _ in range(5)]
         assert await outcomes(rig, jobs) == {ClaimOutcome.CLAIMED: 2, ClaimOutcome.CAPPED: 3}
         assert await outcomes(rig, jobs) == {ClaimOutcome.TAKEN: 2, ClaimOutcome.CAPPED: 3}
+
+    async def test_a_job_that_waits_for_its_tenants_cap_does_not_wait_for_recognition(self, rig: Rig) -> None:
+        tenant = await capped(rig, 1)
+        jobs = [await rig.enqueue(tenant) for _ in range(2)]
+        for job in jobs:
+            assert await rig.settle(put_back(await rig.lease(job), recognition=True))
+        claims = await rig.leases.claim(
+            [ring_of(job) for job in jobs], worker="w", lease=LEASE, kinds=EARLY, recognition=2
+        )
+        assert Counter(claim.outcome for claim in claims) == {ClaimOutcome.CLAIMED: 1, ClaimOutcome.CAPPED: 1}
 
     async def test_the_oldest_of_a_batch_are_claimed(self, rig: Rig) -> None:
         tenant = await capped(rig, 2)

@@ -373,6 +373,22 @@ class LeasesSuite:
                 assert of_waiting == [ClaimOutcome.RECOGNITION] * 3
                 assert answers[ring_of(plain)] is ClaimOutcome.CLAIMED
 
+    async def test_a_job_without_a_recognition_slot_is_rung_for_ever_less_often(self, rig: Rig) -> None:
+        tenant = await rig.tenant()
+        job = await rig.enqueue(tenant)
+        assert await rig.settle(put_back(await rig.lease(job), recognition=True))
+        rung = []
+        for _ in range(20):
+            await rig.advance(SECOND * 40)
+            found = await rig.sweeps.sweep([tenant], limit=9)
+            rung.append(len(found))
+            if found:
+                (claim,) = await rig.leases.claim(
+                    [ring_of(job)], worker="worker", lease=LEASE, kinds=frozenset({KIND}), recognition=0
+                )
+                assert claim.outcome is ClaimOutcome.RECOGNITION
+        assert 3 <= sum(rung) <= 6
+
     async def test_a_job_that_is_queued_again_is_rung_after_its_delay_and_a_grace(self, rig: Rig) -> None:
         tenant = await rig.tenant()
         job = await rig.enqueue(tenant)

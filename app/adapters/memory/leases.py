@@ -130,8 +130,10 @@ def _after(row: JobRow, outcome: ClaimOutcome, terms: ClaimTerms, *, now: dateti
     match outcome:
         case ClaimOutcome.CLAIMED:
             return transitions.claimed(row, worker=terms.worker, lease=terms.lease, now=now)
-        case ClaimOutcome.CAPPED | ClaimOutcome.RECOGNITION:
+        case ClaimOutcome.CAPPED:
             return transitions.capped(row, now=now)
+        case ClaimOutcome.RECOGNITION:
+            return transitions.without_a_slot(row, now=now)
         case ClaimOutcome.CANCELLED:
             return transitions.cancelled(row, now=now)
         case ClaimOutcome.SUSPENDED | ClaimOutcome.UNKNOWN_KIND:

@@ -97,6 +97,11 @@ def capped(row: JobRow, *, now: datetime) -> JobRow:
     return replace(row, ring_after=now + RING_AGAIN)
 
 
+def without_a_slot(row: JobRow, *, now: datetime) -> JobRow:
+    """Keep the sweeper's interval, which grows: no cap bounds the number of such jobs."""
+    return replace(row, ring_after=max(row.ring_after, now + RING_AGAIN))
+
+
 def put_off(row: JobRow, *, now: datetime) -> JobRow:
     run_after = now + PUT_OFF
     return JobRow(job=replace(row.job, run_after=run_after), ring_after=run_after + FIRST_RING_GRACE)

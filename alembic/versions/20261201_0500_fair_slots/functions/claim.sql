@@ -60,6 +60,7 @@ declare
     v_flags boolean[];
     v_slots int := p_recognition;
     v_begun int;
+    v_fit uuid[];
 begin
     for v_tenant, v_ids in
         select u.t, array_agg(distinct u.j order by u.j) from unnest(p_tenants, p_jobs) as u(t, j)
@@ -87,6 +88,7 @@ begin
              where not w.flag or w.nth <= v_slots;
             v_slots := v_slots - v_begun;
         end if;
+        v_fit := v_ready;
         if v_cap is not null and v_ready <> '{}' then
             v_ready := v_ready[1:daira.room(v_tenant, p_lock => true)];
             v_places := v_places[1:cardinality(v_ready)];
@@ -107,7 +109,7 @@ begin
                 when j.run_after > v_now then 'not_due'
                 when not v_active then 'suspended'
                 when j.kind <> all (p_kinds) then 'unknown_kind'
-                when j.recognition and p_recognition is not null then 'recognition'
+                when j.recognition and p_recognition is not null and j.id <> all (v_fit) then 'recognition'
                 when v_cap is not null then 'capped'
                 -- Let go by another just now: it was locked when it could have been claimed.
                 else 'missing_or_locked' end as outcome,
@@ -124,7 +126,9 @@ begin
              where d.outcome in ('unknown_kind', 'suspended') and j.tenant_id = v_tenant and j.id = d.id
         ), capped as (
             update daira.jobs j
-               set ring_after = v_now + interval '30 seconds'
+               -- Those that wait for recognition have no bound as those of a capped tenant have: the interval grows.
+               set ring_after = case d.outcome when 'capped' then v_now + interval '30 seconds'
+                                else greatest(j.ring_after, v_now + interval '30 seconds') end
               from judged d
              where d.outcome in ('capped', 'recognition') and j.tenant_id = v_tenant and j.id = d.id
         ), cancelled as (
