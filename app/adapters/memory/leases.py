@@ -133,6 +133,7 @@ def _after(row: JobRow, outcome: ClaimOutcome, terms: ClaimTerms, *, now: dateti
         case ClaimOutcome.CAPPED:
             return transitions.capped(row, now=now)
         case ClaimOutcome.RECOGNITION:
+            # The sweeper's interval is kept, and grows: no cap bounds the number of such jobs.
             return transitions.without_a_slot(row, now=now)
         case ClaimOutcome.CANCELLED:
             return transitions.cancelled(row, now=now)

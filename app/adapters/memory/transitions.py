@@ -98,7 +98,6 @@ def capped(row: JobRow, *, now: datetime) -> JobRow:
 
 
 def without_a_slot(row: JobRow, *, now: datetime) -> JobRow:
-    """Keep the sweeper's interval, which grows: no cap bounds the number of such jobs."""
     return replace(row, ring_after=max(row.ring_after, now + RING_AGAIN))
 
 
