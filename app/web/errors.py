@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from app.domain.errors import (
+    Collided,
     Conflict,
     DairaError,
     Forbidden,
@@ -89,6 +90,7 @@ STATUS: dict[type[DairaError], int] = {
     TooMany: 429,
     Unavailable: 503,
     Misconfigured: 503,
+    Collided: 503,
 }
 
 TITLES = {

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from app.domain import errors as domain
-from app.domain.errors import AttemptOver, DairaError, DocumentFault, Misconfigured
+from app.domain.errors import AttemptOver, Collided, DairaError, DocumentFault, Misconfigured
 from app.web.errors import FRAMEWORK_CODES, STATUS, TITLES
 
 OF_THE_WORKER: set[type[DairaError]] = {AttemptOver, DocumentFault}
 """Never raised in a request: there they are as unforeseen as any other exception, and answered like one."""
 
-FOR_OPERATORS: set[type[DairaError]] = {Misconfigured}
+FOR_OPERATORS: set[type[DairaError]] = {Collided, Misconfigured}
 """A caller sees no difference to its parent, and is told no more."""
 
 
