@@ -128,6 +128,14 @@ class CapsSuite:
         assert len(await rig.sweeps.sweep([tenant], limit=100)) == 2
         assert len(await rig.sweeps.sweep([tenant], limit=1, early=EARLY)) == 1
 
+    async def test_a_full_tenant_waits_for_no_slot_of_others(self, rig: Rig) -> None:
+        tenant = await capped(rig, 1)
+        running = await rig.lease(await rig.enqueue(tenant))
+        await rig.enqueue(tenant)
+        assert await rig.sweeps.tenants_with_due_work(limit=9, early=EARLY) == []
+        assert await rig.settle(done(running))
+        assert await rig.sweeps.tenants_with_due_work(limit=9, early=EARLY) == [tenant]
+
     async def test_a_full_tenant_is_not_rung_for(self, rig: Rig) -> None:
         tenant = await capped(rig, 1)
         running = await rig.lease(await rig.enqueue(tenant))

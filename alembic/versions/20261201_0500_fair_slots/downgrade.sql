@@ -7,4 +7,5 @@ drop function daira.settle(
 drop function daira.sweep(text[], int, text[], boolean);
 drop function daira.tenants_with_due_work(int, text[], text, boolean);
 drop index daira.jobs_recognition;
+revoke select (max_running) on daira.tenants from daira_scout;
 alter table daira.jobs drop column recognition, drop column worked;

@@ -1,5 +1,6 @@
 grant update (recognition, worked) on daira.jobs to daira_app;
 grant select (recognition) on daira.jobs to daira_scout;
+grant select (max_running) on daira.tenants to daira_scout;
 
 revoke all on function
 daira.claim(text[], uuid[], text, interval, text[], int),

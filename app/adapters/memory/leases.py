@@ -241,6 +241,11 @@ class _Wanted:
     early: frozenset[str] | None
     recognition: bool | None
 
+    @property
+    def is_for_slots(self) -> bool:
+        """True for a caller with slots that count towards a tenant's cap; deliveries don't."""
+        return self.early is not None and self.early != {WEBHOOK}
+
     def includes(self, row: JobRow) -> bool:
         if self.recognition is not None and row.job.recognition != self.recognition:
             return False
@@ -248,7 +253,9 @@ class _Wanted:
 
 
 def _has_work(tables: TenantTables, wanted: _Wanted) -> bool:
-    return bool(_lost(tables, wanted.now) or _unheard(tables, wanted))
+    # A tenant that runs as many jobs as it may waits for none of the caller's slots.
+    is_full = wanted.is_for_slots and not transitions.room(tables, now=wanted.now)
+    return bool(_lost(tables, wanted.now) or (not is_full and _unheard(tables, wanted)))
 
 
 def _is_active(tables: TenantTables) -> bool:

@@ -40,7 +40,14 @@ begin
                     and j.run_after <= now() and j.ring_after <= v_horizon
                     and (p_kinds is null or j.kind = any (p_kinds))
                     and (p_recognition is null or j.recognition = p_recognition))
-      and exists (select from daira.tenants x where x.tenant_id = w.tenant_id and x.state = 'active')
+      and exists (
+          select from daira.tenants x where x.tenant_id = w.tenant_id and x.state = 'active'
+          -- A tenant that runs as many jobs as it may waits for none of the caller's slots.
+          and (p_kinds is null or p_kinds = array['webhook'] or x.max_running is null or x.max_running > (
+              select count(*) from daira.jobs j
+              where j.tenant_id = w.tenant_id and j.state = 'claimed' and j.kind is not null and j.kind <> 'webhook'
+                and j.lease_until >= now()))
+      )
     union
     select j.tenant_id from daira.jobs j
     where j.state = 'claimed' and j.kind is not null and j.lease_until < now()

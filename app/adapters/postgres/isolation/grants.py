@@ -25,7 +25,7 @@ FIXED = frozenset({"tenant_id", "id"})
 
 OF_THE_SCOUT = {
     "jobs": frozenset({"tenant_id", "kind", "state", "run_after", "ring_after", "lease_until", "recognition"}),
-    "tenants": frozenset({"tenant_id", "state"}),
+    "tenants": frozenset({"tenant_id", "state", "max_running"}),
 }
 
 
