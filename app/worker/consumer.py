@@ -80,6 +80,7 @@ class Consumer:
         self._patience = SHORTEST_PATIENCE
         self._unheard_since: float | None = None
         self._reconnected = False
+        self._unclaimed: list[DoorbellDelivery] = []
         self._running: dict[asyncio.Task[None], RunningJob] = {}
         self._sharing = SlotSharing(
             lane=lane,
@@ -140,19 +141,22 @@ class Consumer:
         await self._open_gates()
         if not free or self._stopping.done():
             return
-        deliveries = await self._listen(limit=free)
+        deliveries = self._unclaimed or await self._listen(limit=free)
         if deliveries:
             self._unheard_since, self._reconnected = None, False
-            await self._answer(deliveries)
+            self._unclaimed = deliveries[free:]
+            await self._answer(deliveries[:free])
         elif not self._stopping.done():
             await self._idle()
 
     async def _listen(self, *, limit: int) -> list[DoorbellDelivery]:
         try:
             async with asyncio.timeout((self._patience + UNANSWERED_AFTER).total_seconds()):
-                return await self._doorbell.answer(limit=limit, wait=self._patience)
+                deliveries = await self._doorbell.answer(limit=limit, wait=self._patience)
         except TimeoutError:
             raise Unavailable("the queue does not answer") from None
+        self._metrics.doorbells.labels("received").inc(len(deliveries))
+        return deliveries
 
     async def _open_gates(self) -> None:
         """Wait while the lane's jobs could only be put back. Their doorbells are left to workers that can do them."""
@@ -170,8 +174,12 @@ class Consumer:
         return min(self._slots - len(self._running), AT_ONCE)
 
     async def _answer(self, deliveries: list[DoorbellDelivery]) -> None:
-        self._metrics.doorbells.labels("received").inc(len(deliveries))
-        jobs = await self._claim([delivery.ring for delivery in deliveries])
+        try:
+            jobs = await self._claim([delivery.ring for delivery in deliveries])
+        except Unavailable:
+            # A queue may hand out a doorbell only once.
+            self._unclaimed += deliveries
+            raise
         # The claim answers a doorbell, whatever its outcome, so the receipt need not live as long as the handler. The
         # next doorbells do not wait for the acknowledgement.
         _reference(asyncio.create_task(self._acknowledge(deliveries)), self._acknowledging)

@@ -91,6 +91,10 @@ class PostgresEngine:
             except Collided:
                 # Nothing was written. Those that collided must not meet again.
                 await asyncio.sleep(random.random() / 20)  # noqa: S311 - nothing secret hangs on it
+            except Unavailable as error:
+                # Nothing was written here either, and the next connection leads to the primary, if there is one.
+                if not is_read_only(error):
+                    raise
         return await self._call(statement, *arguments)
 
     async def _call(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
