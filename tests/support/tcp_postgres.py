@@ -1,10 +1,13 @@
 """A Postgres as an operator has it: on a port of loopback, nobody let in without a password, everything durable."""
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.embedded import account as accounts
@@ -40,53 +43,86 @@ def running_postgres(*, password: str, sockets: Sequence[Path] = ()) -> Iterator
 
     `sockets` are folders in which it also listens.
     """
-    account = accounts.unprivileged_account(None) if os.geteuid() == 0 else accounts.current_account()
     with open_folder() as folder:
-        programs = binaries.find_binaries(None).for_account(account, shelf=folder)
-        data, port = folder / "data", free_port()
-        _initialise(programs.bin, data, account=account, password=password)
-        process = _spawn(programs.bin, data, account=account, port=port, sockets=sockets)
+        server = new_server(folder, sockets=sockets)
+        server.initialise(password=password)
+        server.start()
         try:
-            wait_until(lambda: process.poll() is not None or _is_ready(programs.bin, port), seconds=STARTING)
-            assert process.poll() is None, (folder / "log").read_text()
-            yield port
+            yield server.port
         finally:
-            process.terminate()
-            process.wait(timeout=STARTING)
-            wait_until(lambda: not using(data), seconds=STARTING)
+            server.stop(signal.SIGTERM)
 
 
-def _initialise(programs: Path, data: Path, *, account: ServiceAccount, password: str) -> None:
-    make_private(data, account=account)
-    secret = data.with_name("password")
-    secret.write_text(password)
-    done = account.run(
-        [programs / "initdb", "-D", data, "-U", "postgres", "-A", "scram-sha-256", f"--pwfile={secret}", "-E", "UTF8"]
+def new_server(folder: Path, *, sockets: Sequence[Path] = ()) -> "TcpPostgres":
+    account = accounts.unprivileged_account(None) if os.geteuid() == 0 else accounts.current_account()
+    programs = binaries.find_binaries(None).for_account(account, shelf=folder).bin
+    return TcpPostgres(
+        programs=programs, data=folder / "data", account=account, port=free_port(), sockets=sockets
     )
-    assert done.returncode == 0, done.stdout
 
 
-def _spawn(
-    programs: Path, data: Path, *, account: ServiceAccount, port: int, sockets: Sequence[Path]
-) -> "subprocess.Popen[bytes]":
-    settings = {
-        "listen_addresses": "127.0.0.1",
-        "port": str(port),
-        "unix_socket_directories": ",".join(map(str, sockets)),
-    }
-    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-    arguments = [*map(str, (os.getpid(), account.uid, account.gid)), str(programs / "postgres"), "-D", str(data)]
-    with data.with_name("log").open("wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", LAUNCHER, *arguments, *options],
-            cwd="/",
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+@dataclass(kw_only=True)
+class TcpPostgres:
+    programs: Path
+    data: Path
+    account: ServiceAccount
+    port: int
+    sockets: Sequence[Path] = ()
+    process: "subprocess.Popen[bytes] | None" = None
 
+    def initialise(self, *, password: str) -> None:
+        make_private(self.data, account=self.account)
+        secret = self.data.with_name("password")
+        secret.write_text(password)
+        options = ["-A", "scram-sha-256", f"--pwfile={secret}", "-E", "UTF8"]
+        self._run("initdb", "-D", self.data, "-U", "postgres", *options)
 
-def _is_ready(programs: Path, port: int) -> bool:
-    asked: list[str | Path] = [programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-q"]
-    return accounts.current_account().run(asked).returncode == 0
+    def copy(self, url: str) -> None:
+        """Become a standby of the server at this URL, whatever this one has been. It must be stopped."""
+        shutil.rmtree(self.data, ignore_errors=True)
+        make_private(self.data, account=self.account)
+        self._run("pg_basebackup", "-D", self.data, "-d", url, "-X", "stream", "-c", "fast", "-R")
+
+    def start(self) -> None:
+        """Return once it takes sessions."""
+        process = self.process = self._spawn()
+        wait_until(lambda: process.poll() is not None or self._is_ready(), seconds=STARTING)
+        assert process.poll() is None, self._log.read_text()
+
+    def stop(self, how: signal.Signals) -> None:
+        """SIGINT is a fast shutdown, SIGQUIT an immediate one."""
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(timeout=STARTING)
+            wait_until(lambda: not using(self.data), seconds=STARTING)
+
+    @property
+    def _log(self) -> Path:
+        return self.data.with_name("log")
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": ",".join(map(str, self.sockets)),
+        }
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        account = map(str, (os.getpid(), self.account.uid, self.account.gid))
+        arguments = [*account, str(self.programs / "postgres"), "-D", str(self.data)]
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", LAUNCHER, *arguments, *options],
+                cwd="/",
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        done = self.account.run([self.programs / program, *arguments])
+        assert done.returncode == 0, done.stdout
+
+    def _is_ready(self) -> bool:
+        asked: list[str | Path] = [self.programs / "pg_isready", "-h", "127.0.0.1", "-p", str(self.port), "-q"]
+        return accounts.current_account().run(asked).returncode == 0
