@@ -20,6 +20,8 @@ from tests.support.service import HEALTH, answers, ended, environment, wait_unti
 BACK = 15
 """Seconds after the new server takes writes, within which an upload made then is done."""
 
+WORKERS = 2
+
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
@@ -111,7 +113,7 @@ class Site:
 async def site(database_url: str, folder: Path, **settings: str) -> AsyncIterator[Site]:
     """A web and two workers, as in production but for the guard."""
     processes = []
-    for number, role in enumerate(("web", "worker", "worker")):
+    for number, role in enumerate(("web", *["worker"] * WORKERS)):
         port, log = free_port(), folder / f"{number}.log"
         env = environment(
             DAIRA_ROLE=role,

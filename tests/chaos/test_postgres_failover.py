@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from app.adapters.postgres.engine import administer
-from tests.chaos.failover import BACK, Site, site
+from tests.chaos.failover import BACK, WORKERS, Site, site
 from tests.support.postgres_pair import PostgresPair, of_one, postgres_pair
 from tests.support.service import run
 
@@ -30,6 +30,7 @@ MORE_THAN_A_LEASE = 120
 
 UNENDED = "select state, count(*) as n from daira.jobs where state <> 'done' group by 1"
 TWICE = "select job_id from daira.job_attempts where outcome = 'done' group by 1 having count(*) > 1"
+LISTENING = "select from pg_stat_activity where application_name = 'daira-listen'"
 DONE = "select id::text from daira.jobs where state = 'done'"
 
 
@@ -53,6 +54,8 @@ async def fail_over(site: Site, pair: PostgresPair, *, lose: Callable[[PostgresP
     before = len(site.answered)
     async with site.uploading():
         await asyncio.sleep(1)
+        listening = await listeners(pair)
+        assert listening >= WORKERS
         await lose(pair)
         await site.all_are(503, seconds=NOTICED)
         for process in site.processes:
@@ -63,13 +66,22 @@ async def fail_over(site: Site, pair: PostgresPair, *, lose: Callable[[PostgresP
         await site.all_are(200, seconds=BACK)
         await site.done_soon()
         back = time.monotonic() - moved
-        # The old primary is still there if it was only fenced: nothing may depend on it.
+        async with asyncio.timeout(BACK):
+            while await listeners(pair) < listening:
+                await asyncio.sleep(0.1)
+        # A primary that was only fenced is still there until now.
         await pair.follow()
         await site.done_soon()
     assert back < BACK
     assert len(site.answered) - before > 10
     print(f"\n{lose.__name__}: {len(site.answered) - before} uploads, {site.refused} refused, back {back:.1f} s")  # noqa: T201
     return back
+
+
+async def listeners(pair: PostgresPair) -> int:
+    """Connections that workers open once and keep, on the primary."""
+    async with administer(of_one(pair.primary)) as admin:
+        return len(await admin.fetch(LISTENING))
 
 
 async def verify(site: Site, pair: PostgresPair) -> None:
@@ -82,6 +94,8 @@ async def verify(site: Site, pair: PostgresPair) -> None:
         done = {row["id"] for row in await admin.fetch(DONE)}
         assert [job["id"] for job in site.answered if job["id"] not in done] == []
         assert await admin.fetch(TWICE) == []
+        attempts = Counter(row["attempts"] for row in await admin.fetch("select attempts from daira.jobs"))
+        print(f"attempts of the {attempts.total()} jobs: {dict(attempts)}")  # noqa: T201
     for each in site.processes:
         assert each.process.poll() is None, "it ended"
 
