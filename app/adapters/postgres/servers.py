@@ -23,6 +23,9 @@ KEEPALIVE = {
 """Names of the socket's options, and what is set without a parameter. A machine that vanished is noticed within half a
 minute; the system's own two hours would be longer than any lease."""
 
+SETTINGS = {"standard_conforming_strings": "on"}
+"""The meaning of backslashes in statements and functions, whatever the login's default is. PgBouncer keeps it, too."""
+
 UNACCEPTED = (asyncpg.SyntaxOrAccessError, asyncpg.DataError, asyncpg.CantChangeRuntimeParamError)
 """Errors about what a connection asks for: `options` that the server does not know, a database that it may not use."""
 STARTUP_PARAMETER = "startup parameter"
@@ -72,7 +75,7 @@ class PostgresServers:
         arguments = self._url.arguments(server) | options
         if database is not None:
             arguments["database"] = database
-        settings = {"application_name": self._url.application(name)} | arguments["server_settings"]
+        settings = SETTINGS | {"application_name": self._url.application(name)} | arguments["server_settings"]
         if self._url.parameters.get("sslrootcert") == SYSTEM:
             arguments |= _by_system(self._url.parameters)
         with _usable():

@@ -13,6 +13,10 @@ PUBLISHED = ("backlog", "tenants_with_due_work")
 
 MINIMUM = 15
 
+TIMEOUTS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "transaction_timeout")
+LEAST_TIMEOUT = 250
+"""Milliseconds. A statement takes a few, and some tens on a busy server."""
+
 TO_HEAD = "daira migrate"
 """The end of a fault's text where a migration helps."""
 
@@ -134,9 +138,23 @@ async def server_takes_writes(engine: PostgresEngine) -> list[str]:
     return []
 
 
+async def sessions_have_time(engine: PostgresEngine) -> list[str]:
+    """Check the time-outs that the login, the database or the URL's `options` set. They are in milliseconds."""
+    short = await engine.call(
+        "select name, setting from pg_settings where name = any ($1) and setting::bigint between 1 and $2 order by 1",
+        list(TIMEOUTS),
+        LEAST_TIMEOUT - 1,
+    )
+    return [
+        f"{row['name']} is {row['setting']} ms for this login: statements take longer; make it {LEAST_TIMEOUT} or more"
+        for row in short
+    ]
+
+
 CHECKS: dict[str, Callable[[PostgresEngine], Awaitable[list[str]]]] = {
     "server version": server_is_recent,
     "takes writes": server_takes_writes,
+    "time of sessions": sessions_have_time,
     "ordinary login": login_is_ordinary,
     "schema at head": schema_is_at_head,
     "walled tables": tables_are_walled,
