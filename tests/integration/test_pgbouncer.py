@@ -9,8 +9,9 @@ import pytest
 from app.adapters.postgres.doorbell import PostgresDoorbell
 from app.adapters.postgres.engine import PostgresEngine
 from app.adapters.postgres.faults import THROUGH_A_POOLER
+from app.cli.operate import reach
 from app.domain.errors import Unavailable
-from app.guard import opened_checks
+from app.guard import opened_checks, run_check
 from app.ports.doorbell import Doorbell
 from app.settings import Settings
 from tests.conformance.caps_suite import CapsSuite
@@ -67,6 +68,31 @@ async def test_a_statement_that_is_gone_with_its_session_says_what_to_set(cloned
     with pytest.raises(Unavailable, match="set DAIRA_LISTEN_URL"):
         await engine.call("execute prepared_in_another_session")
     await engine.close()
+
+
+CONNECTED = [
+    "",
+    "&sslmode=prefer&application_name=x&connect_timeout=5",
+    "&target_session_attrs=read-write&keepalives=1",
+]
+
+
+@pytest.mark.parametrize("parameters", CONNECTED)
+async def test_urls_of_a_pooler_connect(cloned: Cloned, parameters: str) -> None:
+    with in_front_of(cloned.app_url) as url:
+        assert await _reached(url + parameters) == []
+
+
+async def test_what_a_pooler_does_not_pass_on_is_named(cloned: Cloned) -> None:
+    with in_front_of(cloned.app_url) as url:
+        (line,) = await _reached(url + "&options=-c%20search_path%3Ddaira")
+        assert "`options`" in line
+        assert "startup parameter" in line
+
+
+async def _reached(url: str) -> list[str]:
+    told = Settings(_env_file=None, database_url=url, blob_url="file:///b", listen_url=url)
+    return await run_check("database", reach(told))
 
 
 class TestDatabaseThroughPgBouncer(DatabaseSuite):
