@@ -14,7 +14,7 @@ from functools import partial
 from unittest.mock import patch
 from uuid import UUID
 
-from app import asgi
+from app import starting
 from app.bootstrap import open_runtime
 from app.cli import serving
 from app.domain.doorbells import LANE_OF_KIND, Lane
@@ -108,7 +108,7 @@ def main() -> None:
     handlers = [Scripted(log, kind=kind) for kind in ("ocr", *newer)]
     with ExitStack() as stack:
         stack.enter_context(patch.dict(LANE_OF_KIND, newer))
-        stack.enter_context(patch.object(asgi, "open_runtime", partial(open_runtime, handlers=handlers)))
+        stack.enter_context(patch.object(starting, "open_runtime", partial(open_runtime, handlers=handlers)))
         if os.environ.get("NAMESAKE"):
             stack.enter_context(patch("app.bootstrap.uuid4", lambda: UUID(int=7)))
         serving.serve()
