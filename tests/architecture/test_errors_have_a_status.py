@@ -11,7 +11,7 @@ from app.web.errors import FRAMEWORK_CODES, STATUS, TITLES
 OF_THE_WORKER: set[type[DairaError]] = {AttemptOver, DocumentFault}
 """Never raised in a request: there they are as unforeseen as any other exception, and answered like one."""
 
-FOR_OPERATORS: set[type[DairaError]] = {Collided, Misconfigured}
+ALIKE: set[type[DairaError]] = {Collided, Misconfigured}
 """A caller sees no difference to its parent, and is told no more."""
 
 
@@ -52,7 +52,7 @@ def test_the_codes_of_the_frameworks_errors_have_titles_too() -> None:
 
 
 def test_codes_are_told_apart() -> None:
-    codes = [kind.code for kind in STATUS if kind not in FOR_OPERATORS]
+    codes = [kind.code for kind in STATUS if kind not in ALIKE]
     assert len(set(codes)) == len(codes)
 
 

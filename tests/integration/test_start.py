@@ -101,7 +101,7 @@ async def test_a_database_that_comes_later_is_waited_for(role: Role) -> None:
         await server.kill()
         with started(DAIRA_DATABASE_URL=url, DAIRA_ROLE=role) as service:
             service.until_it_answers()
-            assert service.missing() == {"database": "the database can't be reached"}
+            assert service.missing() == {"database": "the database can't be reached: nothing listens there"}
             refused = service.get("/v1/documents")
             assert refused.status_code == 503
             assert refused.json()["code"] == "unavailable"
@@ -158,7 +158,7 @@ def test_whoever_wants_an_end_gets_75() -> None:
     with started(DAIRA_DATABASE_URL=NOWHERE, DAIRA_START_TIMEOUT="1") as service:
         assert service.process.wait(timeout=60) == 75
         (ended,) = [line for line in service.logged() if line["event"] == "start_timed_out"]
-        assert ended["not_ready"] == {"database": "the database can't be reached"}
+        assert ended["not_ready"] == {"database": "the database can't be reached: nothing listens there"}
 
 
 def test_a_queue_that_stays_away_ends_with_75_too(cloned: Cloned) -> None:
