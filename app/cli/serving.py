@@ -129,8 +129,9 @@ async def _serve(
         raise server.failure
     if not server.started:
         raise SystemExit(1)
-    worker = app.state.runtime.worker
-    if worker is not None and worker.failure:
+    # There is no runtime where a stop came before anything could be reached.
+    runtime = app.state.runtime
+    if runtime is not None and runtime.worker is not None and runtime.worker.failure:
         # Not 0, which a supervisor may take for a wish to stop.
         raise SystemExit(os.EX_TEMPFAIL)
 
