@@ -56,9 +56,7 @@ def running_postgres(*, password: str, sockets: Sequence[Path] = ()) -> Iterator
 def new_server(folder: Path, *, sockets: Sequence[Path] = ()) -> "TcpPostgres":
     account = accounts.unprivileged_account(None) if os.geteuid() == 0 else accounts.current_account()
     programs = binaries.find_binaries(None).for_account(account, shelf=folder).bin
-    return TcpPostgres(
-        programs=programs, data=folder / "data", account=account, port=free_port(), sockets=sockets
-    )
+    return TcpPostgres(programs=programs, data=folder / "data", account=account, port=free_port(), sockets=sockets)
 
 
 @dataclass(kw_only=True)
