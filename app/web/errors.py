@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Literal
 
 import structlog
+from anyio import BrokenResourceError
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -235,8 +236,16 @@ async def _client_left(_request: Request, _error: Exception) -> Response:
     return Response(status_code=499)
 
 
+def _is_of_a_left_stream(error: BaseException) -> bool:
+    """True for what the framework raises where a client leaves a stream while an event is being sent."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_of_a_left_stream, error.exceptions))
+    return isinstance(error, BrokenResourceError)
+
+
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
-    log.error("request_failed", path=request.url.path, exc_info=error)
+    if not _is_of_a_left_stream(error):
+        log.error("request_failed", path=request.url.path, exc_info=error)
     detail = "internal error; quote the request_id when you report it"
     if request.app.state.debug:
         detail = "".join(traceback.format_exception(error))
