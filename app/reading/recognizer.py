@@ -67,7 +67,7 @@ class ProcessRecognizer:
             "warm": sorted(self._languages & {"eng"}),
         }
         self._pool = ChildPool(size=children, setup=self._setup)
-        self._plain_pool = ChildPool(size=2 * children, setup={**self._setup, "recognition": False})
+        self._plain_pool = ChildPool(size=children + 1, setup={**self._setup, "recognition": False})
         """Readers that do no OCR, so that text never waits for a scan. One starts when it is needed."""
 
     async def start(self) -> None:

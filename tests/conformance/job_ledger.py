@@ -125,8 +125,11 @@ class Ledger:
 
     def scouted(self, found: Iterable[TenantId], *, early: frozenset[str] | None) -> None:
         jobs = self.jobs.values()
-        surely = {job.row.tenant_id for job in jobs if self._is_lost(job) or self._is_unheard(job, early)}
+        unheard = {job.row.tenant_id for job in jobs if self._is_unheard(job, early)}
         perhaps = {job.row.tenant_id for job in jobs if self._may_be_lost(job) or self._may_be_unheard(job, early)}
+        # A tenant at its cap waits for none of the caller's slots.
+        full = {tenant for tenant in unheard if early is not None and not self._room(tenant)[0]}
+        surely = {job.row.tenant_id for job in jobs if self._is_lost(job)} | (unheard - full)
         assert surely <= set(found) <= perhaps
 
     def agrees(self) -> None:

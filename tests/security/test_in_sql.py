@@ -205,7 +205,7 @@ WHAT_THE_SCOUT_MAY_NOT = [
     "delete from daira.jobs",
     "insert into daira.jobs (tenant_id, id, kind) values ('acme', gen_random_uuid(), 'ocr')",
     "select created_at from daira.tenants",
-    "select max_running from daira.tenants",
+    "select max_queued from daira.tenants",
     *(f"select from daira.{table}" for table in TABLES if table not in {"jobs", "tenants"}),
 ]
 
