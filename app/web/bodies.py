@@ -19,8 +19,9 @@ FIELD_LIMIT = 256 * 1024
 METADATA_LIMIT = 16 * 1024
 """The largest size of a document's metadata, in bytes: a listing has those of a hundred documents."""
 
-SMALL_BODY = 16 * 1024
-"""The largest size of a body that is parsed in the event loop, in bytes."""
+SMALL_BODY = 32 * 1024
+"""The largest size of a body that is parsed in the event loop, in bytes. A webhook with the longest URL and description
+has 26,500 if each character is escaped."""
 
 FIELD_LIMITS = {"metadata": METADATA_LIMIT, "language": 1024}
 
