@@ -3,6 +3,7 @@
 What a killed process left is removed by the next that starts here.
 """
 
+import fcntl
 import os
 import tempfile
 from collections.abc import AsyncIterator
@@ -19,6 +20,8 @@ PROBE_BYTES = 4 << 20
 async def local_copy(chunks: AsyncIterator[bytes]) -> AsyncIterator[Path]:
     """For the owner's eyes alone, and gone with the context."""
     with tempfile.NamedTemporaryFile(prefix=f"{PREFIX}{os.getpid()}-") as copy:
+        with suppress(OSError):  # a file system without locks: then the process's number alone protects the copy
+            fcntl.flock(copy, fcntl.LOCK_SH | fcntl.LOCK_NB)
         async for chunk in chunks:
             copy.write(chunk)
         copy.flush()
@@ -52,7 +55,9 @@ def _remove_abandoned(folder: Path) -> None:
     for path in folder.glob(f"{PREFIX}*-*"):
         owner = path.name.removeprefix(PREFIX).partition("-")[0]
         if owner.isdigit() and (int(owner) == os.getpid() or not _lives(int(owner))):
-            with suppress(OSError):
+            with suppress(OSError), path.open("rb") as copy:
+                # A process of another container has the lock, though its number means nothing here.
+                fcntl.flock(copy, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
 
 

@@ -30,6 +30,14 @@ async def test_a_copy_is_private_and_gone_with_the_work(folder: Path) -> None:
     assert not os.listdir(folder)  # noqa: PTH208 - nothing to wait for
 
 
+async def test_a_copy_in_use_is_kept_whatever_number_its_process_has(folder: Path) -> None:
+    async with local_copy(content()) as path:
+        # As a process of another container sees it: the number is nobody's there.
+        remove_abandoned()
+        assert path.exists()
+    assert not os.listdir(folder)  # noqa: PTH208 - nothing to wait for
+
+
 def test_copies_of_processes_that_are_gone_are_removed_and_no_others(folder: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         gone = process.pid
