@@ -19,7 +19,7 @@ from app.bootstrap import Runtime, open_runtime
 from app.domain.errors import DairaError, Invalid, Misconfigured, Unavailable
 from app.guard import EXIT_REFUSED
 from app.settings import Environment, Settings
-from app.telemetry import Metrics, logs_for_people
+from app.telemetry import Metrics, RepeatedEvents, logs_for_people
 from app.tracing import Spans
 
 log = structlog.get_logger()
@@ -31,9 +31,6 @@ EXIT_AWAY = 75
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds between two tries, growing from the one to the other. Service is back within 10 s of the dependency."""
-
-TELL_EVERY = 60.0
-"""Seconds between two log lines about the same dependency."""
 
 PATIENCE = 3.0
 """Seconds for each dependency to answer, as in /readyz."""
@@ -52,7 +49,7 @@ class Start:
         self._spans = spans
         self._state = state
         self._tried = asyncio.Event()
-        self._told: dict[str, float] = {}
+        self._repeated = RepeatedEvents()
         self.missing: dict[str, str] = {}
         """The reason by dependency that is waited for."""
         self.ready: Callable[[], Awaitable[object]] = _nothing
@@ -143,9 +140,7 @@ class Start:
     def _wait_for(self, name: str, error: Unavailable) -> None:
         self.missing[name] = str(error)
         self._tried.set()
-        now = asyncio.get_running_loop().time()
-        if now - self._told.get(name, -TELL_EVERY) >= TELL_EVERY:
-            self._told[name] = now
+        if self._repeated.due(name):
             log.warning("dependency_awaited", dependency=name, reason=str(error), cause=_cause(error))
 
 

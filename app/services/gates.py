@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 
 from app.domain.doorbells import Lane
-from app.telemetry import Metrics
+from app.telemetry import Metrics, RepeatedEvents
 
 log = structlog.get_logger()
 
@@ -24,9 +24,6 @@ PATIENCE = 30.0
 """Seconds for a probe; a model that has to be loaded first needs most of it."""
 
 WAIT, LONG_WAIT = timedelta(seconds=5), timedelta(minutes=1)
-
-REMIND_EVERY = 60.0
-"""Seconds between two lines of the log about the same closed gate."""
 
 Probe = Callable[[], Awaitable[object]]
 """Uses a dependency as a job does. It raises where the dependency fails; the error is for the operator."""
@@ -72,7 +69,9 @@ class Gate:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _reopen(self) -> None:
-        closed_at = told_at = time.monotonic()
+        closed_at = time.monotonic()
+        repeated = RepeatedEvents()
+        repeated.due("gate_closed")  # logged when it was shut
         pause = FIRST_PAUSE
         while True:
             # Many workers probe the same dependency: not all at the same moment.
@@ -82,9 +81,8 @@ class Gate:
             if fault is None:
                 break
             self.reason = fault
-            if time.monotonic() - told_at >= REMIND_EVERY:
-                told_at = time.monotonic()
-                log.error("gate_closed", gate=self.name, reason=fault, seconds=round(told_at - closed_at))
+            if repeated.due("gate_closed"):
+                log.error("gate_closed", gate=self.name, reason=fault, seconds=round(time.monotonic() - closed_at))
         self.reason = None
         log.warning("gate_opened", gate=self.name, seconds=round(time.monotonic() - closed_at))
 
