@@ -17,7 +17,7 @@ from app.ports.doorbell import Doorbell, DoorbellDelivery
 from app.services.execution import Execution
 from app.services.sweeping import Sweeper
 from app.telemetry import Metrics, RepeatedEvents
-from app.worker.fairness import RunningJob, SlotSharing
+from app.worker.fairness import RunningJob, SlotSharing, beside
 from app.worker.heartbeat import Heartbeat, monotonic
 
 log = structlog.get_logger()
@@ -182,7 +182,7 @@ class Consumer:
             raise
         # The claim answers a doorbell, whatever its outcome, so the receipt need not live as long as the handler. The
         # next doorbells do not wait for the acknowledgement.
-        _reference(asyncio.create_task(self._acknowledge(deliveries)), self._acknowledging)
+        beside(self._acknowledge(deliveries), self._acknowledging)
         if jobs:
             self._patience = SHORTEST_PATIENCE
 
@@ -193,7 +193,7 @@ class Consumer:
         jobs = [claim.job for claim in claims if claim.job is not None]
         for job in jobs:
             self._start(job, claimed_at=sent_at, recognizing=recognizing)
-        await self._sharing.ring_on([claim.ring for claim in claims if claim.outcome is ClaimOutcome.RECOGNITION])
+        self._sharing.ring_on([claim.ring for claim in claims if claim.outcome is ClaimOutcome.RECOGNITION])
         return jobs
 
     def _start(self, job: ClaimedJob, *, claimed_at: float, recognizing: bool) -> None:
@@ -254,9 +254,3 @@ class Consumer:
         log.warning("queue_silent", lane=self.lane, due=rung, seconds=round(now - since))
         self._unheard_since, self._reconnected = now, True
         await self._doorbell.reconnect()
-
-
-def _reference(task: asyncio.Task[None], tasks: set[asyncio.Task[None]]) -> None:
-    """Hold the task in this set until it is done, because the loop itself holds no strong reference to it."""
-    tasks.add(task)
-    task.add_done_callback(tasks.discard)

@@ -89,6 +89,13 @@ def next_in_turn(
     return sorted(waiting, key=lambda tenant: (held[tenant], after is not None and tenant <= after, tenant))
 
 
+def beside(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
+    """Run the work beside the caller, in this set until it is done: the loop itself holds no strong reference to it."""
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+
+
 class ClaimCallback(Protocol):
     async def __call__(self, rings: list[Ring], *, recognizing: bool) -> list[ClaimedJob]:
         """Claim the jobs of these rings and start them; with `recognizing` each of them gets a recognition slot."""
@@ -141,17 +148,21 @@ class SlotSharing:
         if self.free_recognition == 0 and not job.is_recognizing:
             # The look of the next second would find the same.
             self._make_room(self._recognizing, slots=self._recognition or 0, waiting={job.tenant_id})
-            self._aside(self.ring_on([ring]))
+            self.ring_on([ring])
             return False
         job.is_recognizing = self._recognition is not None
         return True
 
     def fill(self) -> None:
         """Claim jobs that wait for recognition, as a slot has become free."""
-        self._aside(self._fill())
+        beside(self._fill(), self._asides)
 
-    async def ring_on(self, rings: list[Ring]) -> None:
+    def ring_on(self, rings: list[Ring]) -> None:
         """Ring for jobs that need a recognition slot, one a second, so that a worker with a free one hears of them."""
+        if rings:
+            beside(self._ring_on(rings), self._asides)
+
+    async def _ring_on(self, rings: list[Ring]) -> None:
         kind = next(iter(self._kinds))
         for ring in rings:
             now = monotonic()
@@ -205,9 +216,3 @@ class SlotSharing:
         """Claim nothing from now on, and wait for what is being claimed."""
         self._closed = True
         await asyncio.gather(*self._asides, return_exceptions=True)
-
-    def _aside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it beside the caller, and hold it until it is done."""
-        task = asyncio.create_task(work)
-        self._asides.add(task)
-        task.add_done_callback(self._asides.discard)
