@@ -17,7 +17,7 @@ from PIL import Image
 
 from app.domain.errors import DocumentFault
 from app.domain.pages import Page
-from app.ports.reading import Mode
+from app.ports.reading import Mode, OpenFile
 from app.reading.children import pool
 from app.reading.children.process import ChildProcess
 from app.reading.recognizer import ProcessRecognizer
@@ -226,11 +226,20 @@ async def test_a_long_file_gives_a_reader_up_as_soon_as_somebody_waits_for_one(
 async def test_leaving_a_file_in_the_middle_ends_all_who_read_it(
     recognizer: ProcessRecognizer, many_pages: Path, text_pdf: Path
 ) -> None:
+    found: list[int] = []
+
+    async def read_on(file: OpenFile) -> None:
+        async for page in file.pages():
+            found.append(page.number)  # noqa: PERF401 - it is looked at meanwhile
+
     async with recognizer.open(many_pages, media_type="application/pdf", language="eng", mode=Mode.AUTO) as file:
-        async for _ in file.pages():
-            await until(lambda: len(busy(recognizer)) == 2)
-            working = busy(recognizer)
-            break
+        # A task, because a child whose page nobody takes gets no other one: two that end together would stay idle.
+        reading = asyncio.create_task(read_on(file))
+        await until(lambda: bool(found) and len(busy(recognizer)) == 2)
+        working = busy(recognizer)
+        reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    assert len(found) < 12
     await until(lambda: not any(child.is_alive for child in working))
     for _ in range(2):
         assert await read(recognizer, text_pdf)
